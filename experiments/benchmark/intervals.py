@@ -121,8 +121,9 @@ class Estimate:
 
 
 def estimate_columns(figures):
-    """Return {column: published value} of {column: Estimate}, and with it "intervals": {column:
-    [low, high] or None}.
+    """Return {column: published value} and "intervals": {column: [low, high] or None} in one dict.
+
+    figures: {column: Estimate}
     """
     published = {name: figure.published for name, figure in figures.items()}
     intervals = {name: figure.interval for name, figure in figures.items()}

@@ -37,11 +37,11 @@ def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
 
 
 def grow(tensors, layers, rng, noise=0.0):
-    """The parameters of a GPT-2 twice as wide, from those of a GPT-2: both {name: array} as stored.
-    With all layers and no noise the logits stay the same.
+    """Return the parameters of a GPT-2 twice as wide, from those of a GPT-2: both {name: array} as
+    stored. With all layers and no noise the logits stay the same.
 
-    layers: the indices of the layers to keep, in order
-    noise: the standard deviation of noise that is added, in units of a matrix's own
+    layers: the indices of the layers to keep, in order; rng: a NumPy generator
+    noise: the standard deviation of noise that is added to each matrix, relative to the matrix's
     """
     grown = {
         "wte.weight": duplicate(tensors["wte.weight"]),

@@ -22,7 +22,7 @@ from experiments.training.grow import grow
 
 
 def transformers_config(config):
-    """The transformers.GPT2Config of a gpt2.Config."""
+    """Return the transformers.GPT2Config of a gpt2.Config."""
     return GPT2Config(
         vocab_size=config.n_vocab,
         n_positions=config.n_ctx,
@@ -56,13 +56,13 @@ class GPT2(GPT2LMHeadModel):
             self.transformer.load_state_dict(state)
 
     def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        """The sum of token and position embeddings. offset: the position of the first token."""
+        """Return the sum of token and position embeddings. offset: the first token's position."""
         positions = torch.arange(offset, offset + ids.shape[1])
         return self.transformer.wte(ids) + self.transformer.wpe(positions)
 
     def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        """The output of the last block, behind the final norm. offset: the position of the first
-        token.
+        """Return the output of the last block, behind the final norm. offset: the position of the
+        first token.
         """
         positions = torch.arange(offset, offset + ids.shape[1])[None]
         output = self.transformer(ids, position_ids=positions, use_cache=False)
@@ -72,38 +72,45 @@ class GPT2(GPT2LMHeadModel):
         return self.lm_head(hidden).float()
 
     def draft_logits(self, ids, offset, hidden, teacher):
-        """Yield one (0, logits [batch, n_seq, n_vocab]), of the next token at every position. See
-        Eagle.draft_logits; a model of its own does not use `hidden` and `teacher`.
+        """Yield (0, logits [batch, n_seq, n_vocab]) once: of the next token at every position. It
+        is called like Eagle.draft_logits, but does not use `hidden` and `teacher`.
+
+        ids: [batch, n_seq]; offset: the position of the first token
         """
         yield 0, self.logits(self.hidden(ids, offset))
 
 
 def seed_torch(purpose, seed, *numbers):
-    """Seed torch's global generator with the stream of a Purpose, a seed and numbers."""
+    """Seed torch's global generator. The Purpose, the seed and the numbers decide what it draws."""
     torch.manual_seed(int(stream(purpose, seed, *numbers).generate_state(1)[0]))
 
 
 def random_model(config, folder, seed):
-    """A GPT2 with random weights, with the sizes of a gpt2.Config and the vocabulary of a model
-    folder. Seeds torch's global generator.
+    """Return a GPT2 with random weights, with the sizes of a gpt2.Config and the vocabulary of a
+    model folder. Seeds torch's global generator. Raises InputError if there is no vocabulary.
     """
     seed_torch(Purpose.WEIGHTS, seed)
     return GPT2(replace(config, n_vocab=load_encoder(folder).n_vocab))
 
 
 def read_tensors(folder):
-    """Read the parameters of a model folder: {name as stored: float32 array}."""
+    """Read the parameters of a model folder: {name as stored: float32 array}. Raises InputError if
+    its files are missing or damaged.
+    """
     tensors = open_weights(folder, read_config(folder))
     return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
 
 
 def read_model(folder):
-    """Read a model folder into a GPT2."""
+    """Read a model folder into a GPT2. Raises InputError if its files are missing or damaged."""
     return GPT2(read_config(folder), read_tensors(folder))
 
 
 def grown_model(folder, layers, seed):
-    """A GPT2 twice as wide as the model of a folder. layers: the indices of the layers to keep"""
+    """Read the model of a folder, and return a GPT2 twice as wide, with a little noise.
+
+    layers: the indices of the layers to keep, in order; seed: of the random numbers
+    """
     config = read_config(folder)
     wide = replace(config, n_embd=2 * config.n_embd, n_head=2 * config.n_head, n_layer=len(layers))
     rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
@@ -153,29 +160,32 @@ class Eagle(nn.Module):
         self.h = nn.ModuleList([block])
 
     def draft_logits(self, ids, offset, hidden, teacher):
-        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: guesses by the i-th
-        token of a draft. Row j is compared with the target's logits at position i + j.
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
+        for token i of drafts that begin at every position. Row j is to be like the target's logits
+        at position i + j.
 
         ids: [batch, n_seq]; offset: the position of the first token
         hidden: [batch, n_seq, n_hidden], the target's hidden states. teacher: the target, a GPT2
         """
-        norm, embedded = teacher.transformer.ln_f, teacher.embed(ids, offset)
-        nothing = norm(torch.zeros_like(hidden[:, :1]))  # before the first token
-        keys, values = [], []
+        norm = teacher.transformer.ln_f
+        embedded = teacher.embed(ids, offset)
+        nothing = norm(torch.zeros_like(hidden[:, :1]))  # the state before the first token
+        keys, values = [], []  # guess_hidden appends those of each token of the draft
         for i in range(self.n_draft_tokens):
             hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
             hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
             yield i, teacher.logits(hidden[:, i:])
 
     def guess_hidden(self, hidden_before, embedded, keys, values):
-        """Guess the hidden state at every position: [batch, n_seq, n_hidden], before the norm.
+        """Return a guess of the hidden state at every position, [batch, n_seq, n_hidden], before
+        the norm. Appends to `keys` and `values`.
 
         hidden_before: [batch, n_seq, n_hidden], at the position before
         embedded: [batch, n_seq, n_hidden], of the tokens
         keys, values: lists of [batch, n_head, n_seq, d_head], one for each earlier token of the
-            draft; those of this call are appended
+            draft
         """
-        (block,) = self.h
+        block = self.h[0]  # the only one
         x = self.fc(torch.cat([hidden_before, embedded], -1))
         qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
         # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
@@ -188,9 +198,10 @@ class Eagle(nn.Module):
         return self.proj(x)
 
     def attend(self, q, keys, values):  # [batch, n_head, n_seq, d_head] -> the same
-        """Attention of every position to the text before its draft, and to its draft.
+        """Return the attention of every position to the text before its draft, and to its draft.
 
-        keys, values: as for guess_hidden, with this call's at the end
+        q: queries; keys, values: lists of [batch, n_head, n_seq, d_head], one for each token of
+            the draft so far
         """
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one
@@ -218,9 +229,12 @@ class Medusa(nn.Module):
             nn.init.zeros_(head.c_proj.weight)
 
     def draft_logits(self, ids, offset, hidden, teacher):
-        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: guesses by the i-th
-        head. Row j is compared with the target's logits at position i + j, and is guessed from the
-        hidden state at position j. Arguments as those of Eagle.draft_logits.
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
+        from the hidden state at every position. Row j, from position j, is to be like the target's
+        logits at position i + j.
+
+        hidden: [batch, n_seq, n_hidden], the target's hidden states. teacher: the target, a GPT2
+        ids, offset: not used; they are there because Eagle.draft_logits has them
         """
         for i, head in enumerate(self.heads, 1):
             hidden_before = hidden[:, :-i].contiguous()

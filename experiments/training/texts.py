@@ -37,8 +37,8 @@ MIN_TOKENS = {"train": 514, "valid": 258}
 
 
 def learn_vocabulary(texts, folder):
-    """Learn a byte-level BPE from a list of texts, and write vocab.json and merges.txt into a
-    folder, a Path, which is made. Ids are in OpenAI's order: bytes, merges, <|endoftext|>.
+    """Learn a byte-level BPE of 2,048 tokens from a list of texts. Write vocab.json and merges.txt
+    into a folder, a Path, which is made. Ids are in OpenAI's order: bytes, merges, <|endoftext|>.
     """
     tokenizer = ByteLevelBPETokenizer()
     tokenizer.train_from_iterator(texts, N_VOCAB - 1, min_frequency=0)
@@ -56,6 +56,7 @@ def copy_vocabulary(source, folder):
     """
     folder.mkdir(parents=True, exist_ok=True)
     _, vocabulary_names, merges_names, _ = PARTS
+    # a file may have one of two names
     for names in (vocabulary_names, merges_names):
         shutil.copy(first_of(source, *names), folder)
 
@@ -64,8 +65,8 @@ def copy_vocabulary(source, folder):
 
 
 def read_documents(corpus, split):
-    """Read all documents of a split, "train" or "valid", of a corpus folder: a list of str, always
-    in the same order. Raises InputError if there are none, or a file cannot be read as UTF-8.
+    """Read all documents of a split, "train" or "valid", of a corpus folder. Returns a list of str,
+    always in the same order. Raises InputError if there is no file, or one cannot be read as UTF-8.
     """
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
@@ -80,10 +81,11 @@ def read_documents(corpus, split):
 
 
 def encode_split(corpus, split, folder):
-    """Read a whole split as one uint16 array [n_ids], with <|endoftext|> after every document.
+    """Read a whole split, "train" or "valid", of a corpus folder as one uint16 array [n_ids], with
+    <|endoftext|> after every document.
 
-    folder: of the model whose vocabulary is used. Raises InputError if the split cannot be read, or
-    is too short.
+    folder: of the model whose vocabulary is used. Raises InputError if the split or the vocabulary
+    cannot be read, or if the split is too short.
     """
     encoder = load_encoder(folder)
     ids = []
@@ -98,8 +100,8 @@ def encode_split(corpus, split, folder):
 
 
 def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
-    """Cut passages out of ids, [n_ids], at random: an int64 tensor [batch_size, n_seq + 1]. Where
-    they begin depends on the Purpose, the seed and `batch`, the number of the batch, alone.
+    """Cut passages out of an array of ids, [n_ids], at random. Returns an int64 tensor [batch_size,
+    n_seq + 1]. The Purpose, the seed and `batch`, the number of the batch, decide where they begin.
     """
     rng = np.random.default_rng(stream(purpose, seed, batch))
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
@@ -111,8 +113,8 @@ def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
 
 
 def samples_path(cache_dir, folder):
-    """The Path, in cache_dir, of the texts that the target of a model folder writes with its
-    present weights.
+    """Return the Path, in cache_dir, of the file for the texts that a target writes. folder: the
+    target's, a Path; the name of the file changes with the weights in it
     """
     return Path(cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
 
@@ -126,9 +128,9 @@ def save_array(array, path):
 
 def continue_passages(model, ids, seed, batch, batch_size):
     """Let a target continue random passages of books. Returns uint16 ids [batch_size,
-    WRITTEN_TOKENS + 1], which depend on the arguments alone.
+    WRITTEN_TOKENS + 1], passages included, which depend on the arguments alone.
 
-    model: a gpt2.Model; ids: [n_ids] of the books; batch: the number of the batch. Every third
+    model: a gpt2.Model; ids: [n_ids], of the books; batch: the number of the batch. Every third
     batch is greedy, the other batches are sampled at temperature 1.
     """
     rng = np.random.default_rng(stream(Purpose.CONTINUATIONS, seed, batch))
@@ -163,7 +165,7 @@ class TrainingTexts:
 
     @classmethod
     def read(cls, settings, folder, written=False, tokens_per_step=4096):
-        """Read a corpus, and if `written` the texts that the target of a model folder wrote.
+        """Read the TrainingTexts of a corpus; if `written`, also the texts that a target wrote.
 
         settings: train.PathSettings. folder: of the target, whose vocabulary is used
         Raises InputError if a file is missing, or the corpus is too short.
@@ -184,12 +186,12 @@ class TrainingTexts:
         return [sha256(ids).hexdigest() for ids in (self.train, written)]
 
     def batch(self, step, n_steps, seed, n_ctx):
-        """The ids that a step trains on, and where they stand: (int64 tensor [n_rows, n_seq + 1],
-        the position of the first token of each row).
+        """Return what a step trains on: (ids, an int64 tensor [n_rows, n_seq + 1]; the position in
+        the context of the first token of each row).
 
-        If there are written texts, odd steps read these. Other steps read passages of books, in the
-        first 70 % of the n_steps as long as half the context, which stand in its first half and in
-        its second half by turns; then as long as the whole context.
+        If there are texts that the target wrote, odd steps read these. Other steps read passages
+        of books. In the first 70 % of the n_steps a passage is half as long as the context (n_ctx),
+        and stands in its first or its second half by turns; later it fills the context.
         """
         if self.written is not None and step % 2 == 1:
             rng = np.random.default_rng(stream(Purpose.WRITTEN, seed, step))
@@ -198,6 +200,7 @@ class TrainingTexts:
         n_seq, offset = n_ctx, 0
         if step < 0.7 * n_steps:
             n_seq = n_ctx // 2
+            # counts the steps that read books
             book_step = step if self.written is None else step // 2
             if book_step % 2 == 1:
                 offset = n_ctx - n_seq

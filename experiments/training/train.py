@@ -74,11 +74,14 @@ class PathSettings(Group):
     seed: int = flag(1, "of weights, batches and samples", limits=SEEDS)
 
     def model_folder(self, size):
-        """The Path of an existing model's folder. Raises InputError if there is none."""
+        """Return the Path of an existing model's folder. Raises InputError if there is none.
+
+        size: the name of a folder in models_dir, or a path
+        """
         return Path(find_folder(size, self.models_dir))
 
     def output_folder(self, size):
-        """The Path of the folder that a model is written to."""
+        """Return the Path of the folder in models_dir that a model of this name is written to."""
         return Path(self.models_dir) / size
 
 
@@ -109,8 +112,8 @@ class TargetSettings(TrainingSettings):
             check_choice("target_model_size", self.target_model_size, *SIZES)
 
     def kept_layers(self, folder):
-        """The value of --layers for the model in a folder: a list of indices. Raises SettingError
-        if the model has no such layer.
+        """Return the value of --layers, a list of indices of layers of the model in a folder.
+        Raises SettingError if it is no list of numbers, or the model has no such layer.
         """
         layers = parse_list("layers", self.layers, int)
         last = read_config(folder).n_layer - 1
@@ -152,14 +155,18 @@ class SamplesSettings(PathSettings):
 
 
 def learn_tokenizer(settings: PathSettings):
-    """Learn the vocabulary of all models: a byte-level BPE of 2,048 tokens."""
+    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens, and write it into the
+    folder of every size.
+    """
     documents = texts.read_documents(settings.corpus, "train")
     for size in SIZES:
         texts.learn_vocabulary(documents, settings.output_folder(size))
 
 
 def train_target(settings: TargetSettings):
-    """Train a target: from nothing, from a model, or from a model that grows to twice its width."""
+    """Train a target and write it to its folder. It begins with random weights, with a model, or
+    with a model that grows to twice its width.
+    """
     size = settings.target_model_size
     if settings.start:
         source = settings.model_folder(settings.start)
@@ -176,10 +183,10 @@ def train_target(settings: TargetSettings):
 
 
 def distil_draft(settings: DraftSettings):
-    """Distil a draft model from a target.
+    """Distil a draft model from a target and write it to its folder.
 
-    By total variation; without --start, by Kullback-Leibler divergence in the first half of the
-    steps.
+    The loss is the total variation distance. Without --start, it is the Kullback-Leibler divergence
+    in the first half of the steps.
     """
     target = settings.model_folder(settings.target_model_size)
     if settings.start:
@@ -187,7 +194,7 @@ def distil_draft(settings: DraftSettings):
     else:
         model = models.random_model(SIZES["0.7M"], target, settings.seed)
     first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
-    if settings.start:
+    if settings.start:  # the draft knows enough for total variation from the first step on
         first_loss = second_loss
     train_model(
         settings,
@@ -195,23 +202,25 @@ def distil_draft(settings: DraftSettings):
         model,
         first_loss,
         second_loss,
-        target,
-        settings.written,
+        source=target,
+        written=settings.written,
         teacher=fingerprint(target),
     )
 
 
 def train_model(settings, size, model, first_loss, second_loss, source, written=False, **origin):
-    """Train a model and write it, with its vocabulary, to the folder of a size.
+    """Train a GPT2 and write it, with its vocabulary, to the folder of a size. Prints losses, and
+    keeps a checkpoint in --cache_dir, from which an interrupted run resumes. Raises InputError.
 
-    first_loss, second_loss: as for Trainer.train
-    source: the folder whose vocabulary is used. written: whether to read texts by its target, too
-    origin: as for Trainer
+    settings: TargetSettings or DraftSettings
+    first_loss, second_loss: of the two halves of the run, functions (model, ids, offset) -> tensor
+    source: the folder whose vocabulary is used. written: whether half of the text is by its target
+    origin: {name: str}, what the run begins with: another origin means another checkpoint
     """
     training_texts = texts.TrainingTexts.read(settings, source, written)
     folder = settings.output_folder(size)
-    start = settings.start and settings.model_folder(settings.start)
-    origin["start"] = start and fingerprint(start)
+    start = settings.model_folder(settings.start) if settings.start else ""
+    origin["start"] = fingerprint(start) if start else ""
     run = trainer.Trainer(model, settings, training_texts, size, **origin)
     run.train(first_loss, second_loss, model.config.n_positions)
     if source != folder:
@@ -223,23 +232,29 @@ def train_model(settings, size, model, first_loss, second_loss, source, written=
 
 
 def train_eagle(settings: EagleSettings):
-    """Train EAGLE's head for a target (train.py samples first)."""
+    """Train EAGLE's head for a target, and write it to eagle.safetensors in the target's folder.
+    Needs the texts of train.py samples.
+    """
     new_head = lambda config: models.Eagle(config, EAGLE_WIDTH, EAGLE_HEADS)
     train_head(settings, "eagle", new_head, n_head=str(EAGLE_HEADS))
 
 
 def train_medusa(settings: MedusaSettings):
-    """Train Medusa's heads for a target (train.py samples first)."""
+    """Train Medusa's heads for a target, and write them to medusa.safetensors in the target's
+    folder. Needs the texts of train.py samples.
+    """
     new_head = lambda config: models.Medusa(config, MEDUSA_HEADS)
     # small steps: heads that begin as copies of the target's own need many, not large ones
     train_head(settings, "medusa", new_head, tokens_per_step=1024)
 
 
 def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
-    """Train a head and write it beside its target, to NAME.safetensors.
+    """Train a head and write it to NAME.safetensors in the folder of its target. Prints losses, and
+    keeps a checkpoint in --cache_dir. Raises InputError if the texts of `samples` are missing.
 
-    new_head: called with the target's gpt2.Config, returns an Eagle or a Medusa
-    notes: strings for the file's metadata
+    settings: EagleSettings or MedusaSettings; name: "eagle" or "medusa"
+    new_head: a function (the target's gpt2.Config) -> an Eagle or a Medusa
+    notes: {name: str} for the file's metadata
     """
     folder = settings.model_folder(settings.target_model_size)
     teacher = fingerprint(folder)
@@ -247,7 +262,9 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     models.seed_torch(Purpose.WEIGHTS, settings.seed)
     head = new_head(config)
     losses = trainer.make_distillation_losses(models.read_model(folder))
-    training_texts = texts.TrainingTexts.read(settings, folder, True, tokens_per_step)
+    training_texts = texts.TrainingTexts.read(
+        settings, folder, written=True, tokens_per_step=tokens_per_step
+    )
     run_name = f"{name}-{folder.name}"
     run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher)
     run.train(*losses, config.n_ctx)
@@ -255,7 +272,9 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
 
 
 def write_samples(settings: SamplesSettings):
-    """Let a target continue passages of the training text, for drafts to learn from."""
+    """Let a target continue passages of the training text, for drafts to learn from. The texts are
+    written into --cache_dir.
+    """
     folder = settings.model_folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
     ids = texts.encode_split(settings.corpus, "train", folder)
@@ -284,7 +303,9 @@ COMMANDS = {
 
 
 def run_command(words):
-    """Run the command that a list of words asks for, or print the help. Raises InputError."""
+    """Run the command that a list of words from the command line asks for, or print the help.
+    Raises InputError if there is no such command, or if its flags or files cannot be used.
+    """
     if words and words[0] in ("--help", "-h"):
         print(__doc__, end="")
         return

@@ -26,7 +26,7 @@ WEIGHT_DECAY = 0.05
 
 
 def cross_entropy(model, ids, offset):
-    """The mean cross-entropy of the next token in nats, a scalar tensor.
+    """Return the mean cross-entropy of the next token in nats, a scalar tensor.
 
     model: a GPT2. ids: [batch, n_seq + 1]; offset: the position of the first token
     """
@@ -35,21 +35,21 @@ def cross_entropy(model, ids, offset):
 
 
 def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
-    """KL(p || q) of target p and draft q, the mean over positions."""
+    """Return KL(p || q) of target p and draft q, the mean over positions, a scalar tensor."""
     p, q = p.log_softmax(-1), q.log_softmax(-1)
     return (p.exp() * (p - q)).sum(-1).mean()
 
 
 def total_variation(p, q):  # 2 x [..., n_vocab], logits
-    """Half the sum of all differences of the probabilities, the mean over positions."""
+    """Return half the sum of all differences of the probabilities, the mean over positions."""
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
 def distillation_loss(teacher, distance, draft, ids, offset):
-    """The distance of a draft's distributions from the teacher's, a scalar tensor: the sum over the
-    tokens that it drafts.
+    """Return the distance of a draft's distributions from the teacher's, a scalar tensor: the sum
+    over the tokens that the draft proposes.
 
-    teacher: the target, a GPT2. distance: a function (p, q) of logits
+    teacher: the target, a GPT2. distance: a function (p, q) of logits -> scalar tensor
     draft: a GPT2, Eagle or Medusa
     ids: [batch, n_seq + 1]; offset: the position of the first token
     """
@@ -57,14 +57,15 @@ def distillation_loss(teacher, distance, draft, ids, offset):
         hidden = teacher.hidden(ids[:, :-1], offset)
         p = teacher.logits(hidden)
     loss = 0
-    for first_position, q in draft.draft_logits(ids[:, :-1], offset, hidden, teacher):
-        loss = loss + distance(p[:, first_position:], q)
+    # token i of a draft: its row j is for the target's position i + j
+    for i, q in draft.draft_logits(ids[:, :-1], offset, hidden, teacher):
+        loss = loss + distance(p[:, i:], q)
     return loss
 
 
 def make_distillation_losses(teacher):
-    """Turn off gradients of the teacher, a GPT2. Returns the losses of the two halves of a run,
-    which distil it: two functions (draft, ids, offset) -> scalar tensor.
+    """Return the losses of the two halves of a run that distils a teacher: two functions (draft,
+    ids, offset) -> scalar tensor. Turns off gradients and dropout of the teacher, a GPT2.
     """
     teacher.eval().requires_grad_(False)
     return (
@@ -77,7 +78,7 @@ def make_distillation_losses(teacher):
 
 
 def orthogonalize(matrix):  # [n, m] -> [n, m]
-    """Bring all singular values of a matrix near 1, by Newton-Schulz iteration."""
+    """Return a matrix with all singular values brought near 1, by Newton-Schulz iteration."""
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -101,7 +102,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self):
-        """Move the parameters by their gradients."""
+        """Move the parameters, in place, by their gradients. The gradients stay."""
         (group,) = self.param_groups
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
@@ -112,7 +113,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def new_optimizers(model, learning_rate):
-    """[Muon for the weight matrices, AdamW for embeddings, norms and biases] of a torch module."""
+    """Make the optimizers of a torch module, [Muon, AdamW]: Muon moves the weight matrices, AdamW
+    the embeddings, norms and biases.
+    """
     matrices, other_parameters = [], []
     for name, p in model.named_parameters():
         is_embedding = name.endswith(("wte.weight", "wpe.weight"))
@@ -130,7 +133,7 @@ def new_optimizers(model, learning_rate):
 
 
 def mixed_precision():
-    """A context in which matrix products are in bfloat16, if the CPU has instructions for it.
+    """Return a context in which matrix products are in bfloat16 if the CPU has instructions for it.
     Without them, bfloat16 is several times slower than float32.
     """
     return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported())
@@ -156,7 +159,9 @@ class Trainer:
             self.resume()
 
     def checkpoint_path(self, origin):
-        """The Path of the checkpoint of this run, if it began with that origin, {name: str}."""
+        """Return the Path of the checkpoint of this run, if it began with `origin`, {name: str}.
+        The name of the file holds a digest of all that must be the same to resume.
+        """
         shapes = [tuple(p.shape) for p in self.model.parameters()]
         constants = self.settings.seed, WEIGHT_DECAY
         identity = repr((sorted(origin.items()), shapes, constants, self.texts.digests))
@@ -164,7 +169,7 @@ class Trainer:
         return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
 
     def resume(self):
-        """Load model, optimizers and step from the checkpoint."""
+        """Set model, optimizers and step to what the checkpoint holds."""
         saved = torch.load(self.checkpoint_path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
@@ -187,8 +192,8 @@ class Trainer:
             torch.save(state, part)
 
     def learning_rate(self):
-        """The learning rate of this step. It rises over the first 2 % of the run, and falls to zero
-        over its last 60 %.
+        """Return the learning rate of this step. It rises over the first 2 % of the run, and falls
+        to zero over its last 60 %.
         """
         steps = self.settings.steps
         warm_up = (self.step + 1) / (0.02 * steps)
@@ -196,8 +201,8 @@ class Trainer:
         return self.settings.learning_rate * min(1.0, warm_up, decay)
 
     def update(self, loss):
-        """Take one optimizer step by the gradients of a loss, a scalar tensor. The gradients are
-        clipped to norm 1.
+        """Take one optimizer step by the gradients of a loss, a scalar tensor, and count it. The
+        gradients are clipped to norm 1.
         """
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
@@ -233,7 +238,7 @@ class Trainer:
 
     @torch.no_grad()
     def validate(self, loss_of, n_batches=8):
-        """The mean loss on passages that the run does not train on, a float.
+        """Return the mean loss on n_batches of passages that the run does not train on, a float.
 
         loss_of: a function (model, ids, offset) -> scalar tensor
         """

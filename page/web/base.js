@@ -161,10 +161,8 @@ $("copy").addEventListener("click", async () => {
 const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(x)});
 const swatch = kind => make("span.swatch." + kind);
 const legend = (...entries) => make("ul.legend", entries.map(content => make("li", content)));
-// Entries for the kinds of tokens that are among the items.
-const legendOf = (kinds, items) => kinds.map(kind => items.some(item => item.kind === kind)
-  && make("li", make("span.token." + kind, NAMES[kind]),
-    kind === "bonus" && " the pass gives one more if all guesses are right"));
+const legendOf = (...kinds) => kinds.map(kind => make("li", make("span.token." + kind, NAMES[kind]),
+  kind === "target" && " a replacement, or one more token if all guesses are right"));
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
 // A table; heads and the caption are lists of texts and elements, or null.
 function tableOf(attributes, caption, heads, rows) {
@@ -172,6 +170,10 @@ function tableOf(attributes, caption, heads, rows) {
   return make("table", attributes, caption && make("caption", caption),
     heads && make("thead", make("tr", heads.map(head))), make("tbody", rows));
 }
+
+// Of a group of buttons, one looks pressed: the i-th, or none.
+const press = (group, i) => $(group).querySelectorAll("button").forEach((element, n) =>
+  element.setAttribute("aria-pressed", String(n === i)));
 
 // A slider; moved(value) is called while it is dragged, say(value) is what is read out.
 function slider(attributes, value, say, moved) {

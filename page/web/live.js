@@ -64,23 +64,20 @@ async function askRace() {
   showAll(run);
   announce(`Done: ${plural(run.figures.rounds, "round")}, speedup ${times(run.speedup)}`);
   await askMissing(); // the costs are measured before anything moves
-  if (run === state.base && state.view === "race" && race.time === 0 && !still.matches) play();
+  if (run === state.base && state.view === "race" && race.time === 0) playFirst();
 }
 
-// A button to the run at temperature 0, or from there to one at random: a saved page has both.
-function otherRun(run) {
-  const other = live ? {settings: {temperature: run.settings.temperature ? 0 : RANDOM}}
-    : [page, page.other].find(known => known && known !== run);
-  if (!other || !run.speedup) return null;
-  const temperature = other.settings.temperature;
-  return button(temperature ? "With random words" : "With the same text in both", null, () => {
-    if (live) {
-      $("controls").temperature.value = temperature;
-      askRace();
-    } else showAll(other);
-    $("tab-" + state.view).focus();
-  });
+// The run with the likeliest words, or with words drawn by chance: the page of play has both.
+const hasBoth = Boolean(live || page.other);
+function switchTo(chance) {
+  if (chance === state.base.settings.temperature > 0) return;
+  if (live) {
+    $("controls").temperature.value = chance ? RANDOM : 0;
+    askRace();
+  } else showAll(state.base === page ? page.other : page);
 }
+$("chance").querySelectorAll("button").forEach((element, i) =>
+  element.addEventListener("click", () => switchTo(i === 1)));
 
 async function askWhatIf(edits, place) {
   const coins = edits.coins.map(([index, u]) => ({index, u}));
@@ -187,6 +184,7 @@ openView(addressed() || (live || page.plain ? "race" : "microscope"));
 if (live) setTimeout(askRace, 1500);
 else {
   showAll(page);
+  if (state.view === "race") playFirst();
   if (page.what_if) {
     Object.assign(words, page.what_if.run.words);
     showMicroscope(page.what_if.run, page.what_if.edits);

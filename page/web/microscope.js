@@ -8,11 +8,11 @@ let items = [], selected = null;
 const kindOf = (round, i) =>
   i < round.accepted ? "draft" : i < round.examined ? "rejected" : "unexamined";
 
-// The decision that shows most: a whole word that was rejected, if there is one.
+// The decision that shows most: the first whole word that was rejected, and guesses after it dropped.
 function tellingItem(all) {
   const rejected = all.filter(({kind}) => kind === "rejected");
-  const isWord = id => /^ \p{L}{3,}$/u.test(words[id]), whole = rejected.filter(({id}) => isWord(id));
-  return whole.find(({round, i}) => isWord(round.tokens[i])) || whole[0] || rejected[0];
+  const whole = rejected.filter(({id}) => /^ \p{L}{3,}$/u.test(words[id]));
+  return whole.find(({round, i}) => i + 1 < round.draft.length) || whole[0] || rejected[0];
 }
 
 function itemsOf(run) {
@@ -38,7 +38,7 @@ function itemButton(item, style, ...content) {
 }
 
 function showText(run) {
-  put("legend", legendOf(["draft", "correction", "bonus", "target"], items));
+  put("legend", legendOf("draft", "target"));
   const parts = firstOther(run), text = items.filter(item => item.shown !== null);
   put("text", make("span.soft", plainly(run.prompt)), text.map((item, n) => [
     n === parts && make("span.parting", "another text from here"),
@@ -320,7 +320,10 @@ function showMicroscope(run, edits, place) {
   items = itemsOf(run);
   put("certain", run.settings.temperature === 0 && "At temperature 0 each model always chooses its "
     + "likeliest token: every probability is 0 or 1, and no coin decides. ",
-    run.settings.temperature === 0 && otherRun(run));
+    run.settings.temperature === 0 && hasBoth && button("Draw words by chance", null, () => {
+      switchTo(true);
+      $("tab-microscope").focus(); // the button is gone
+    }));
   for (const show of [showText, showRounds, showEdits]) show(run);
   const wanted = place && items.find(item => item.r === place.r && item.i === place.i);
   select(wanted || tellingItem(items) || items[0]);

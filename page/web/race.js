@@ -3,10 +3,11 @@
 // text, r, guessed, end}: a token shows as a guess from `guessed` on, as what became of it from
 // `end` on. r is the round.
 
-const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
+const race = {lanes: [], time: 0, length: 1, playing: false, ended: false, frame: null};
+const CALM = 4; // the first rounds of the first play are slower by this factor
 const PASS_NAMES = {
   target: "a pass of the large model", draft: "a pass of the small model",
-  rule: "accepting, sampling, the loop",
+  rule: "the rest: accept or reject, bookkeeping",
 };
 
 // A lane to be filled: pass(...) and token(...) add what follows on its clock.
@@ -63,7 +64,10 @@ function drawLane(lane, prompt) {
     title: `${says} ${ms(end - begin)}`,
     style: {left: share(begin / race.length), width: share((end - begin) / race.length)},
     pointerenter: () => light(lane, r), pointerleave: () => light(lane, null)}));
-  lane.spans = lane.tokens.map(({text}) => make("span.token", text));
+  lane.spans = lane.tokens.map(({text}) => {
+    const [, space, rest] = /^( ?)(.+)$/s.exec(text); // the space before a word has no colour
+    return make("span.token", space, make("span.mark", rest));
+  });
   lane.count = make("span.soft");
   lane.head = make("b.head");
   lane.flag = make("b.flag", {style: at(lane.end / race.length)}, wholeMs(lane.end));
@@ -76,19 +80,23 @@ function drawLane(lane, prompt) {
 
 const isSameText = run => run.plain.tokens.join() === run.figures.token_ids.join();
 
+const LIKELIEST = "At temperature 0 both models always choose their likeliest word. Both texts are the "
+  + "same, word for word: a guess stays only where it is the word that the large model writes "
+  + "itself. Wrong guesses cost time; they never change the text.";
+const byChance = temperature => `At temperature ${temperature} both models draw words by chance: two `
+  + "runs, two stories. A guess that the small model likes more than the large one is rejected "
+  + "some of the time, and replaced by a word that it likes too little. So each word is drawn with "
+  + "exactly the large model’s probabilities: another story, equally good, in a run with its own times.";
+
 // Why both texts are the same, or are not.
 function aboutTexts(run) {
   const same = isSameText(run), {temperature} = run.settings;
-  if (same && temperature === 0) {
-    return "Both texts are the same, word for word: a guess stays only where it is the word that "
-      + "the large model writes itself. Wrong guesses cost time; they never change the text.";
-  }
   if (same && run.coupled) {
     return "Both texts are the same: every word is chosen under the same noise in both.";
   }
-  return `At temperature ${temperature} words are drawn at random, so two runs write two texts. `
-    + "Both draw each word with the large model’s probabilities: a wrong guess is replaced so that "
-    + "they stay exactly the same.";
+  if (temperature > 0 && !run.coupled) return byChance(temperature);
+  return same ? LIKELIEST : "The texts part where two words are almost equally likely: a pass over "
+    + "several tokens rounds differently from a pass over one.";
 }
 
 function showRace(run) {
@@ -103,28 +111,36 @@ function showRace(run) {
   for (const lane of race.lanes) drawLane(lane, run.prompt);
   put("pass-legend",
     Object.keys(PASS_NAMES).map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
-    legendOf(["draft", "rejected", "correction", "bonus", "target"], race.lanes[1].tokens),
+    legendOf("draft", "rejected", "target"),
     make("li", "⏎ a line break"));
   $("speedup").className = "big" + (!run.speedup ? "" : run.speedup < 1 ? " wrong" : " right");
   put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
-    !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, with the same text" : "as fast");
-  put("about-texts", run.speedup ? aboutTexts(run) + " " : "", otherRun(run));
-  $("guide").hidden = run.speedup && !tellingItem(itemsOf(run));
+    !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, same text" : "as fast");
+  press("chance", Number(run.settings.temperature > 0));
+  $("chance").hidden = !hasBoth;
+  put("about-texts", make("span", run.speedup ? aboutTexts(run) : ""), // with room for the longer text
+    hasBoth && [LIKELIEST, byChance(RANDOM)].map(text => make("span.room", {"aria-hidden": "true"}, text)));
+  $("guide").classList.toggle("room", Boolean(run.speedup) && !tellingItem(itemsOf(run)));
+  race.ended = false;
   showMoment(live && !still.matches ? 0 : race.length);
+}
+
+// How many tokens of a lane are written at this moment, of those that are in sight.
+function showCount(lane) {
+  const isWritten = span => !span.hidden && !span.matches(".ghost, .rejected, .unexamined");
+  lane.count.textContent = plural(lane.spans.filter(isWritten).length, "token");
 }
 
 function showMoment(time, says) {
   race.time = clamp(time, 0, race.length);
   const now = race.time + 1e-12, fast = race.lanes[1];
   for (const lane of race.lanes) {
-    let written = 0;
     lane.tokens.forEach(({kind, guessed, end}, i) => {
       const isGuess = now < end;
       lane.spans[i].className = `token ${kind}${isGuess ? " ghost" : ""}`;
       lane.spans[i].hidden = now < guessed || !isGuess && kind === "unexamined";
-      written += !isGuess && !(kind in {rejected: 0, unexamined: 0});
     });
-    lane.count.textContent = plural(written, "token");
+    showCount(lane);
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
     lane.head.hidden = !lane.flag.hidden;
@@ -133,7 +149,11 @@ function showMoment(time, says) {
     light(lane, null);
   }
   const isRunning = race.time > 0 && race.time < race.length;
-  $("now").textContent = says || (!isRunning ? "Play the race, or take it in four steps."
+  race.ended ||= race.time >= race.length;
+  $("speedup").classList.toggle("room", !race.ended);
+  showPlay();
+  press("guide", null);
+  $("now").textContent = says || (!isRunning ? "Play the race, or take one round in four steps."
     : fast.passes.find(pass => pass.end > race.time)?.says || "The large model alone still writes.");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
@@ -141,29 +161,45 @@ function showMoment(time, says) {
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
 
-function showSlowness() {
-  $("slow-now").textContent = slowness() + " ×";
-  $("slow").setAttribute("aria-valuetext", slowness() + " times");
+function showSlowness(calm = 1) {
+  $("slow-now").textContent = calm * slowness() + " ×";
+  $("slow").setAttribute("aria-valuetext", calm * slowness() + " times");
+}
+
+function showPlay() {
+  $("play").textContent = race.playing ? "Pause" : race.time < race.length ? "Play" : "Play again";
 }
 
 function pause() {
   race.playing = false;
   cancelAnimationFrame(race.frame);
-  $("play").textContent = "Play";
+  showPlay();
+  showSlowness();
 }
 
-function play() {
+// When the page opens, or a run has come: from zero, at first so slowly that a round can be followed.
+function playFirst() {
+  if (!still.matches && race.lanes.length) play(CALM);
+}
+
+function play(calm = 1) {
   if (still.matches) { // no motion: the end at once, and steps
     showMoment(race.length);
     announce("Your system asks for no motion: this is the end of the race; take it in four steps.");
     return;
   }
-  if (race.time >= race.length) showMoment(0);
+  if (race.time >= race.length) {
+    race.ended = false;
+    showMoment(0);
+  }
   race.playing = true;
-  $("play").textContent = "Pause";
+  showPlay();
+  const early = race.lanes[1].passes.findLast(pass => pass.r < 2)?.end;
   let last = performance.now();
   const tick = now => {
-    showMoment(race.time + (now - last) / 1e3 / slowness());
+    const factor = race.time < early ? calm : 1;
+    showSlowness(factor);
+    showMoment(race.time + Math.min(now - last, 100) / 1e3 / factor / slowness());
     last = now;
     if (race.time >= race.length) pause();
     else race.frame = requestAnimationFrame(tick);
@@ -184,20 +220,26 @@ function showStep(step) {
   const n = round.draft.length, guesses = round.draft.map(quoted).join(" ");
   const alone = sum(run.plain.seconds) / run.plain.seconds.length;
   const why = run.settings.temperature === 0 || run.coupled ? "the large model chooses another word."
-    : "the large model finds it less likely than the small one, and chance decided against it.";
+    : "the large model likes it less, and chance was against it.";
   const says = [
     `The small model guesses ${plural(n, "token")} in ${ms(round.seconds[0])}: ${guesses}.`,
     `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
       + `Writing one token alone takes it ${ms(alone)}.`,
-    `${quoted(round.draft[i])} is rejected: ${why} The guesses after it are forgotten.`,
+    `${quoted(round.draft[i])} is rejected: ${why}`
+      + (i + 1 < n ? " The guesses after it are dropped." : ""),
     `The same pass tells what the large model writes in its place: ${quoted(round.tokens[i])}. `
       + `One pass, ${plural(round.tokens.length, "token")}.`,
   ][step];
   const ends = lane.passes.filter(pass => pass.r === r).map(pass => pass.end);
   jump(ends.at([-3, -2, -1, -1][step]), says);
   light(lane, r, [null, "target", "rejected", "correction"][step]);
-  const to = lane.tokens.findIndex(token => token.r === r && token.kind === "correction");
-  lane.spans[to].hidden = step < 3;
+  lane.tokens.forEach(({r: row, kind}, at) => {
+    if (row !== r) return;
+    if (kind === "unexamined") lane.spans[at].hidden = step === 3; // dropped, but still in sight
+    if (kind === "correction") lane.spans[at].hidden = step < 3;
+  });
+  showCount(lane);
+  press("guide", step);
   announce(says);
 }
 
@@ -205,6 +247,6 @@ function showStep(step) {
   step.addEventListener("click", () => showStep(i)));
 $("play").addEventListener("click", () => race.playing ? pause() : play());
 $("clock").addEventListener("input", () => jump($("clock").value / 1000 * race.length));
-$("slow").addEventListener("input", showSlowness);
+$("slow").addEventListener("input", () => showSlowness());
 opened.push(name => { if (name !== "race") pause(); });
 showSlowness();

@@ -166,22 +166,51 @@ def test_a_race_ends_with_a_long_bar_beside_a_short_one_and_plays_from_zero(save
     assert not page.locator(".flag").first.is_visible()
 
 
+def test_a_saved_race_plays_by_itself_once(new_page, written):
+    address = written(*RUNS["sampled"])[0].as_uri()
+    page = new_page(address)
+    assert page.evaluate("race.playing && !race.ended")
+    assert (
+        page.locator("#play").inner_text() == "Pause"
+        and not page.locator("#speedup b").is_visible()
+    )
+    page.locator("#slow").press("Home")
+    wait_for(page, "!race.playing")
+    assert page.evaluate("race.time === race.length") and page.locator("#speedup b").is_visible()
+    assert page.locator("#play").inner_text() == "Play again"
+    for stands in (new_page(address + "#pays"), new_page(address, reduced_motion="reduce")):
+        assert stands.evaluate("!race.playing && race.time === race.length")
+
+
 def test_one_round_is_told_in_four_steps(saved):
     page, _ = saved(*RUNS["sampled"])
     page.locator("#tab-race").click()
     r, i = page.evaluate("(({r, i}) => [r, i])(tellingItem(items))")
     row = page.evaluate(f"state.base.rounds[{r}]")
     wrong, instead = page.evaluate(f"[{row['draft'][i]}, {row['tokens'][i]}].map(quoted)")
-    said, lit = [], []
+    said, lit, pressed, dropped, counted, written = [], [], [], [], [], []
+    guess = page.evaluate(
+        f"race.lanes[1].tokens.findIndex(t => t.r === {r} && t.kind === 'unexamined')"
+    )
     for step in page.locator("#guide button").all():
         step.click()
+        pressed += page.evaluate("""[...document.querySelectorAll("#guide button")].flatMap(
+            (button, i) => button.ariaPressed === "true" ? [i] : [])""")
+        dropped.append(page.evaluate(f"!race.lanes[1].spans[{guess}].hidden"))
+        counted.append(page.evaluate("race.lanes[1].count.textContent"))
+        written.append(len(shown_in(page, 1)))
         said.append(page.locator("#now").inner_text())
         lit += page.evaluate("""[race.lanes[1]].map(({spans, tokens}) => tokens.filter((_, i) =>
             !spans[i].hidden && spans[i].matches("[data-lit]")).map(({r, kind}) => [r, kind]))""")
     assert {r for of_step in lit for r, _ in of_step} == {r}
     assert [len(of_step) for of_step in lit] == [len(row["draft"]), 0, 1, 1]
     assert lit[2:] == [[[r, "rejected"]], [[r, "correction"]]]
+    assert pressed == [0, 1, 2, 3] and dropped == [True, True, True, False]
+    assert counted == [f"{n} token{'s' * (n != 1)}" for n in written]
     assert wrong in said[0] and "in one pass" in said[1] and wrong in said[2] and instead in said[3]
+    page.set_viewport_size({"width": 360, "height": 740})  # on one screen with the text
+    top, text = page.locator("#guide").bounding_box(), page.locator(".lane").last.bounding_box()
+    assert text["y"] + text["height"] - top["y"] < 640
     page.locator(".strip").nth(1).locator("i").first.dispatch_event("pointerenter")
     assert page.locator("#texts [data-lit]").count() == page.evaluate(
         "race.lanes[1].tokens.filter(({r}) => r === 0).length"
@@ -194,7 +223,12 @@ def test_the_race_says_why_both_texts_are_the_same_or_are_not(saved, temperature
     page.locator("#tab-race").click()
     said = page.locator("#about-texts").inner_text()
     assert ("Both texts are the same, word for word" in said) == result["identical"]
-    assert ("temperature 1 words are drawn at random" in said) == (temperature == 1)
+    assert ("temperature 1 both models draw words by chance" in said) == (temperature == 1)
+    # rounding can part two texts of the likeliest words
+    page.evaluate("state.base.plain.tokens.pop(); state.base.settings.temperature = 0")
+    page.evaluate("showRace(state.base)")
+    said = page.locator("#about-texts").inner_text()
+    assert "rounds differently" in said and "by chance" not in said
 
 
 def test_the_first_screen_stays_where_it_is(live, new_page):
@@ -504,20 +538,33 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
         assert path.stat().st_size < 400_000
         again = new_page(path.as_uri() + "#race")
         assert again.locator("#controls").is_hidden()
+        assert again.locator("#chance").is_visible() == (path is paths[1])
         if path is paths[1]:
-            again.get_by_role("button", name="With random words").click()
+            again.get_by_role("button", name="drawn by chance").click()
         assert again.evaluate(kept) == page.evaluate(kept)
         assert again.evaluate("state.rules.length") == len(FEW)
         assert_in_words(again)
     # of the command's two runs, one has random words; the costs and rules are those of both
     again.locator("#tab-race").click()
-    for name in ("With the same text in both", "With random words"):
-        assert again.locator("#about-texts button").inner_text() == name
-        again.locator("#about-texts button").click()
-        assert again.evaluate("document.activeElement.id") == "tab-race"
+    again.set_viewport_size({"width": 360, "height": 740})
+    places = []
+    for name, temperature in (("the likeliest", 0), ("drawn by chance", 0.8)):
+        button = again.get_by_role("button", name=name)
+        button.click()
+        assert again.evaluate("state.base.settings.temperature") == temperature
+        assert button.get_attribute("aria-pressed") == "true"
+        places.append(
+            [part.bounding_box() for part in (button.locator(".."), again.locator("#texts"))]
+        )
         assert again.evaluate("state.rules.length") == len(FEW)
-        assert_in_words(again)
-        again.locator("#tab-race").click()
+    for before, after in zip(*places):  # nothing jumps
+        assert after == pytest.approx(before, abs=0.5)
+    again.get_by_role("button", name="the likeliest").click()
+    again.locator("#tab-microscope").click()
+    again.locator("#certain button").click()
+    assert again.evaluate("document.activeElement.id") == "tab-microscope"
+    assert again.evaluate("state.run.settings.temperature") == 0.8
+    assert_in_words(again)
 
 
 # ---------------------------------------------------------------- for everybody
