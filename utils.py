@@ -88,9 +88,7 @@ def nothing_to_wait_for():
 
 
 def cupy_backend(exact, half):
-    """The Backend for a GPU; half: multiply in float16. Raises InputError if `exact` is asked for,
-    and without CuPy or a GPU.
-    """
+    """The Backend of CuPy; half: float16. Raises InputError if exact, or without a GPU or CuPy."""
     if exact:
         raise InputError(
             "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
@@ -120,8 +118,7 @@ def cupy_backend(exact, half):
 
 def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
     """Raise InputError if models of these Configs, and their caches for n_texts texts, do not fit
-    into this machine's free memory. dtype: of weights and caches. loaded: whether the weights are
-    in memory already. Checks nothing for CuPy.
+    into this machine's free memory. loaded: the weights are there already. CuPy is not checked.
     """
     if backend.name != "numpy":
         return  # CuPy says itself what does not fit
@@ -142,9 +139,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 
 def build_model(config, read, backend, dtype):
-    """Build a Model of a Config, with the weights laid out for a Backend. read(name) -> NumPy array
-    of `dtype` is called once for each name in config.shapes(), such as "h.0.attn.c_attn.weight".
-    """
+    """Build a Model of a Config. read(name) -> array of dtype, for each name in config.shapes()."""
     lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
@@ -187,9 +182,7 @@ def stored_weights(folder, config):
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """Build a Model of a Config with random weights of this standard deviation (`scale`).
-    Raises InputError if memory does not suffice.
-    """
+    """Build a Model with random weights. Raises InputError if memory does not suffice."""
     require_memory([config], backend, dtype=dtype)
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
@@ -204,9 +197,7 @@ def load_model(folder: Path, backend: Backend) -> Model:
 def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     """Load ([Model], encoder) for a list of sizes or folders (str): a target, then its drafts.
 
-    models_dir: the folder that holds a folder for each size. backend: a Backend
-    weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing
-    download: whether to fetch models that are missing
+    weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
@@ -246,10 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """([Config], [read], encoder) of models with random weights, as sources_of returns them. The
-    encoder is an AnyTokens; nothing is downloaded. Raises InputError for an unknown size, or if
-    numbers of tokens differ.
-    """
+    """The ([Config], [read], AnyTokens) of sources_of for random weights. Raises InputError."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

@@ -43,9 +43,8 @@ def print_error(problem):
 
 
 def run_for_exit_code(run):
-    """Call run() and return the exit code: 0 if it succeeds, else 2, 130 or 141 (see the head of
-    this file). Prints an error that the user can put right as one line on stderr. Any other
-    exception is a bug, and passes through with its traceback.
+    """Call run() and return the exit code: 0 if it succeeds, else 2, 130 or 141. Prints an error
+    that the user can put right as one line on stderr. Any other exception passes: it is a bug.
     """
     try:
         # a model that overflows is reported once, where its logits are used
@@ -63,9 +62,8 @@ def run_for_exit_code(run):
         return 130
     except OSError as error:
         broken_pipe = isinstance(error, BrokenPipeError)
-        # the error may be of another file: then standard output is still to be written
         with suppress(OSError):
-            sys.stdout.flush()
+            sys.stdout.flush()  # the error may be of another file
         if broken_pipe or error.filename in (None, OUTPUT):
             # leave nothing in the buffer that Python would flush again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -96,12 +94,9 @@ def run_program(main):
     sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
-    # as Output, so that its errors have a file name and every character can be written
-    sys.stdout = Output(
-        encoding=sys.stdout.encoding,
-        errors="replace",
-        line_buffering=sys.stdout.line_buffering,
-        write_through=sys.stdout.write_through,
-        buffer=sys.stdout.detach(),  # last: then sys.stdout has no encoding any more
-    )
+    # the same stream, but errors have a file name, and characters it cannot write become "?"
+    options = {
+        name: getattr(sys.stdout, name) for name in ("encoding", "line_buffering", "write_through")
+    }
+    sys.stdout = Output(sys.stdout.detach(), errors="replace", **options)
     sys.exit(main())

@@ -28,8 +28,7 @@ def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
     meaning: what --help says
     reader: a function text -> value, if the type of the default does not say how to read a value
     limits: the Limits of a number. choices: the values allowed, if they are few
-    conflicts: the flags that cannot be given with it, separated by spaces: "trace mode=both"
-        conflicts with any value of --trace but its default, and with the value both of --mode
+    conflicts: the flags, or values of flags, that it excludes, as "flag flag=value"
     """
     about = {"meaning": meaning, "reader": reader, "limits": limits, "choices": choices}
     return field(default=default, metadata=about | {"conflicts": conflicts.split()})
@@ -80,9 +79,7 @@ class Group:
 
 
 def check_conflicts(*groups: Group):
-    """Raise SettingError if two flags are set that cannot be given together. groups: settings with
-    the values of the command line, such as a Settings and an Output; flags of all are compared.
-    """
+    """Raise SettingError if two flags are set, in these settings, that cannot be given together."""
     for group in groups:
         for setting in dataclasses.fields(group):
             if not group.is_set(setting.name):
@@ -358,7 +355,6 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         # shared noise or a reader's rule decides in place of the token and the block rule
         rule_name = "other" if self.coupled or self.rule else self.rule_name
         require_usable(self.mistake, rule_name, self.draft_model_size)
-        # rule_name is the rule that the mistake is made in, verification the flag that was given
         if self.rule_name == "token" and self.verification == "block":
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
@@ -374,11 +370,9 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         return "speculative" in self.decoders
 
     def as_json(self, prompt, seed, ids=()):
-        """The "settings" in the JSON object of a prompt, a dict {name of a flag: value}: a run with
-        these flags writes this text again.
+        """{flag: value} of a run that writes this text again: the "settings" of a JSON object.
 
-        prompt: the text, or None for a prompt of token ids; ids: these token ids
-        seed: that of this prompt, an int
+        prompt: the text, or None for a prompt of token ids (ids); seed: that of this prompt
         """
         prompt_ids = list(ids) if prompt is None else None
         prompt_flags = {"prompt": prompt, "prompt_ids": prompt_ids}

@@ -85,8 +85,7 @@ def groups_of(command):
     """
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
-    takes_words = len(groups) < len(parameters)
-    return groups, takes_words
+    return groups, len(groups) < len(parameters)
 
 
 def flags_of(command):
@@ -96,8 +95,7 @@ def flags_of(command):
 
 
 def normalize_words(words, flags, takes_words):
-    """Return the words of a command line with each flag as one word, behind the words without a
-    flag. A flag that may be repeated gets the JSON list of its values.
+    """Write each flag of a command line as one word, after the words without a flag.
 
     ["--K", "4", "a", "--json"] -> ["a", "--K=4", "--json=True"]
 
@@ -141,9 +139,8 @@ def refuse_word(word, flags):
 
 
 def call(command, words, program=None):
-    """Run a command function with the words (list of str) of a command line, or print its help if a
-    word asks for it. Raises InputError for an unknown flag and for a value that cannot be used, and
-    what the command raises.
+    """Run a command function with the words of a command line, or print its help if a word asks
+    for it. Raises InputError for an unknown flag and for a value that cannot be used.
 
     program: what stands after "python" in its help; by default main.py and the function's name
     """

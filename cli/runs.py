@@ -10,10 +10,8 @@ from sampling import RULES, speculative
 
 
 def spec_from(settings, target, drafts=()):
-    """The ModelSpec of a target and its drafts, with those flags of a command that say how models
-    are stored and multiplied, such as --backend.
-
-    settings: a cli.flags.Group; target: the name of a model; drafts: the names of several
+    """The ModelSpec of a target and its drafts (names or folders), with those flags of a command
+    (a cli.flags.Group) that say how models are stored and multiplied, such as --backend.
     """
     flags = settings.as_dict()
     names = {field.name for field in fields(ModelSpec)} & flags.keys()
@@ -27,9 +25,7 @@ def pair_spec(settings):
 
 
 def load_pair(settings, download=False):
-    """Load the Pair of the Settings of generate. Raises InputError if a model cannot be found or
-    used. download: whether to fetch models that are missing
-    """
+    """Load the Pair of generate; download: fetch models that are missing. Raises InputError."""
     return pair_spec(settings).load(download=download).pair(settings.draft_model_size)
 
 
@@ -59,20 +55,16 @@ def config_from(settings):
 
 
 def kernels_in(settings, pair):
-    """How the models of a Pair are multiplied: {model: {weight: its kernel in words}}, for JSON.
-    settings: the Settings with which the Pair was loaded
-    """
+    """{model: {weight: its kernel in words}}: how the models of a Pair are multiplied, for JSON."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
     return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
 
 def json_of(settings, config, pair, prompt, summary, kernels):
-    """The JSON object of a Prompt, as a dict: "settings", "kernels", then the figures. Measures a
-    reader's own rule, if settings name one.
+    """The JSON object of a Prompt, as a dict. Measures a reader's own rule, if settings name one.
 
-    config: the GenerationConfig of the settings
+    config: the GenerationConfig of the settings; kernels: what kernels_in returned
     summary: the dict that decoding.metrics.summary returned, with the result of each decoder
-    kernels: {model: {weight: kernel in words}}, as kernels_in returns it
     """
     flags = settings.as_json(prompt.text, prompt.seed, prompt.ids)
     json_object = {"settings": flags, "kernels": kernels} | summary

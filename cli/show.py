@@ -83,8 +83,7 @@ class Screen:
 
     def begin(self, run, decoder):
         """Print the heading of a decoder ("autoregressive" or "speculative"), whose Run begins.
-        Returns the list of watchers for Run.finish: they draw a bar, or print the text or a trace,
-        and take notes for --report.
+        Returns the list of watchers for Run.finish.
         """
         speculates = run.pair.draft is not None
         if not self.output.json:
@@ -105,13 +104,10 @@ class Screen:
         return watchers
 
     def end(self, decoder, result):
-        """Print the times and the text of a decoder, unless --json is given. result: the dict that
-        Run.finish returned
-        """
+        """Print the times and the text of a decoder, from the dict that Run.finish returned."""
         if self.output.json:
             return
         print_times(result)
-        # --trace takes the place of --stream in the speculative run, and prints no plain text
         traced = self.settings.trace and decoder == "speculative"
         if self.settings.stream and not traced:
             print()  # the text is there already
@@ -119,9 +115,7 @@ class Screen:
             print(f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """Print the JSON object of a prompt (the dict `summary`) with --json, else its figures in
-        words. Write the page of --report.
-        """
+        """Print the JSON object of the prompt (a dict), or its figures in words; write --report."""
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -160,8 +154,8 @@ def print_comparison(results, alone=True):
     rule_is_exact = True
     if "rule_distance" in results:
         rule_is_exact = print_figures_of_own_rule(results)
-    if results["identical"] is None:
-        return  # there is only one text
+    if results["identical"] is None:  # there is only one text
+        return
     if results["identical"]:
         print("The two texts are identical.")
     elif "difference" in results:  # they should be equal
@@ -169,22 +163,19 @@ def print_comparison(results, alone=True):
         line += "logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print(line.format(**results["difference"]))
     else:  # samples may differ
-        settings = results["settings"]
-        mistake = settings.get("mistake")
+        temperature = results["settings"]["temperature"]
+        mistake = results["settings"].get("mistake")
         if mistake:
             reason = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
-        elif rule_is_exact:
-            temperature = settings["temperature"]
-            reason = f"as two samples from one distribution do at temperature {temperature}"
-        else:
+        elif not rule_is_exact:
             reason = "as they would with a right rule; the distance above says how wrong yours is"
+        else:
+            reason = f"as two samples from one distribution do at temperature {temperature}"
         print(f"The two texts differ, {reason}.")
 
 
 def print_speculation(result, K):
-    """Print acceptance rate and tokens per target pass, and draft lengths if K, the value of --K,
-    is AUTO. result: the dict that Run.finish returned
-    """
+    """Print acceptance and tokens per pass, from the dict that Run.finish returned. K: of --K."""
     if result["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**result)
         print(f"Acceptance rate = {result['acceptance_rate']:.3f} ({counts})")
@@ -199,8 +190,9 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's own rule and loop are, from the JSON object of a prompt (a dict).
-    Returns whether the rule is exact, up to rounding.
+    """Print how exact a reader's own rule and loop are. Returns whether the rule is exact.
+
+    results: the JSON object of a prompt, as a dict
     """
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 

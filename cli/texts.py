@@ -45,9 +45,7 @@ class Texts(Group):
 
     @cached_property
     def strings(self):
-        """The list of prompts as str. The first use reads the file or standard input. Raises
-        InputError if that cannot be read.
-        """
+        """The list of prompts as str. The first use reads the file or standard input."""
         if not self.prompts:
             return [read_prompt(text) for text in self.prompt]
         return list(self.by_place.values())
@@ -60,12 +58,10 @@ class Texts(Group):
         return read_prompts(self.prompts)
 
     def encode(self, pair, seed):
-        """Encode the texts for a Pair. Returns a list of Prompts (decoding.prompt), numbered from
-        1; prompt n has the seed + n - 1.
+        """Encode the texts for a Pair to a list of Prompts; prompt n has the seed + n - 1.
 
         Prompts of a file that are too long are left out, and named on stderr. Raises InputError for
-        other prompts that are too long, if none is left, for ids that are no tokens, and for texts
-        that the vocabulary cannot encode.
+        other prompts that are too long, if none is left, and for what cannot be encoded.
         """
         if self.prompt_ids:
             tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
@@ -111,8 +107,6 @@ def has_several_results(texts, output):
 def check_combination(texts, settings, output):
     """Read the prompts, before models are loaded. Raises InputError for flags that cannot be given
     together, for prompts that cannot be read and for files that cannot be written.
-
-    texts, settings, output: the Texts, Settings and Output of a command line
     """
     check_conflicts(settings, output)
     if has_several_results(texts, output):
