@@ -146,16 +146,13 @@ def call(command, words, program=None):
     """
     flags = flags_of(command)
     groups, takes_words = groups_of(command)
-    if words == ["--help=markdown"]:
-        from cli.help import format_markdown  # here: a run needs no help
+    asks_for_lists = words == ["--help=markdown"]
+    if not asks_for_lists:
+        words = normalize_words(words, flags, takes_words)
+    if asks_for_lists or words is None:
+        from cli.help import format_help, format_markdown  # here: a run needs no help
 
-        print(format_markdown(flags))
-        return
-    words = normalize_words(words, flags, takes_words)
-    if words is None:
-        from cli.help import format_help
-
-        print(format_help(command, flags, program))
+        print(format_markdown(flags) if asks_for_lists else format_help(command, flags, program))
         return
 
     def run(*plain, **values):

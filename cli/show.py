@@ -190,10 +190,7 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's own rule and loop are. Returns whether the rule is exact.
-
-    results: the JSON object of a prompt, as a dict
-    """
+    """Print how exact a reader's rule and loop are, from a JSON object. Returns if the rule is."""
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"
