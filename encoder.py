@@ -111,7 +111,7 @@ class Encoder:
         return merge(ids, self._merges)
 
     def encode(self, text):
-        """The token ids of a text. <|endoftext|> in it is text like any other.
+        """The token ids of a text, a list. <|endoftext|> in it is text like any other.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -138,7 +138,8 @@ class Encoder:
         return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
 
     def incremental_decoder(self):
-        """A function (ids, final=False) -> text for streaming.
+        """A function decode(ids, final=False) -> text, to be called with one part of a text's ids
+        after the other. Raises ValueError for an id that is not in the vocabulary.
 
         A character may be split over several tokens. Its bytes are held back until the last one
         arrives, or `final` says that none will.

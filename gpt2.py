@@ -122,7 +122,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
 
 
 def attention(x, c_attn, c_proj, n_head, layer, texts, xp):  # [n_new, n_embd] -> [n_new, n_embd]
-    # texts: [(KVCache, slice)], the texts that x has rows of, and which rows
+    # texts: [(KVCache, slice)], the cache of each text, and which rows of x are its positions
     n_new, n_embd = x.shape
     d_head = n_embd // n_head
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
@@ -160,20 +160,21 @@ class KVCache:
         self.backend, self.length = backend, 0
 
     def append(self, layer, k, v):  # 2 x [n_head, n_new, d_head]
-        """Store the keys and values of the new positions."""
+        """Store the keys and values of the new positions of a layer behind those read so far."""
         new = slice(self.length, self.length + k.shape[1])
-        self.k[layer][:, :, new] = k.swapaxes(1, 2)
+        self.k[layer][:, :, new] = k.swapaxes(1, 2)  # keys are stored with d_head first
         self.v[layer][:, new] = v
 
     def attend(self, layer, q, k, v, out):  # 4 x [n_head, n_new, d_head]
         """Append keys and values, and write the attention output of the new positions to `out`. The
-        heads may run on several threads.
+        heads may run on several threads. `length` stays until `advance`, after the last layer.
         """
         self.append(layer, k, v)
         n_head, n_new, _ = q.shape
         xp, chunk = self.backend.xp, self.backend.chunk
 
         def attend_heads(a, b):  # heads a to b
+            # [b - a, d_head, n_positions] and [b - a, n_positions, d_head]
             k, v = self.k[layer][a:b], self.v[layer][a:b]
             # a chunk of new positions at a time, which does not score the keys after it
             for start in range(0, n_new, chunk):
@@ -186,7 +187,7 @@ class KVCache:
         self.backend.run_on_threads(attend_heads, n_head, n_head * n_new * n_total)
 
     def advance(self, hidden):  # [n_new, n_embd]
-        """Mark the new positions as read, with these outputs of the last block."""
+        """Add the new positions to `length`, and keep these outputs of the last block for them."""
         start, self.length = self.length, self.length + hidden.shape[0]
         self.hidden[start : self.length] = hidden
 
@@ -206,7 +207,7 @@ class Model:
     backend: Any
 
     def new_cache(self, n_positions=None):
-        """An empty cache for one text of up to n_positions, or up to n_ctx."""
+        """An empty cache for one text of up to n_positions tokens, or up to n_ctx without it."""
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
         return KVCache(self.config, self.backend, dtype, n_positions)
 
@@ -222,13 +223,16 @@ class Model:
         """
         new = self.roll_back(ids, cache, n_last)
         x = self.embed(new, cache)
-        x = self.blocks(x, [(cache, slice(0, len(new)))])
+        x = self.blocks(x, [(cache, slice(0, len(new)))])  # one text: all rows of x are its
         cache.advance(x)
         # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
         return self.logits(x[len(new) - n_last :])
 
     def roll_back(self, ids, cache, n_last):
-        """Let the cache forget what may not stay; return the ids that are to be read."""
+        """Set cache.length back, so that the last n_last ids are read again. Return the list of the
+        ids that the cache lacks. Raises ValueError if there are more than n_ctx ids, or fewer than
+        n_last.
+        """
         n_ctx = self.config.n_ctx
         if not 0 <= n_last <= len(ids) <= n_ctx:
             job = f"{len(ids)} tokens for {n_last} rows of logits"
@@ -237,6 +241,7 @@ class Model:
         return ids[cache.length :]
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
+        """Embed the ids `new` and their positions. Raises ValueError for an id of no token."""
         n_vocab = self.config.n_vocab
         if len(new) and not 0 <= min(new) <= max(new) < n_vocab:  # NumPy takes -1 for the last
             raise ValueError(f"token ids {min(new)} to {max(new)}: expected 0 to {n_vocab - 1}")
@@ -255,6 +260,7 @@ class Model:
         return x
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
+        """The logits for these outputs of the last block, as a NumPy array."""
         x = layer_norm(x, **self.params["ln_f"], epsilon=self.config.epsilon)
         # the output head is the token embedding, transposed
         return self.backend.to_host(x @ self.params["head"])

@@ -47,7 +47,7 @@ def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accept
     return len(draft), rng.sample(p[len(draft)])
 
 
-def verify_block(draft, p, q, rng):  # as verify
+def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
     have the same distribution as with `verify`; on average at least as many of the draft are kept.
 
@@ -129,7 +129,9 @@ def never(generated):
 
 
 def stop_condition(encoder, stop=""):
-    """The function `is_done` for the loops: true at <|endoftext|>, or once `stop` is complete."""
+    """The function is_done(generated ids) for the loops: true once the ids end in <|endoftext|>, or
+    their text holds the string `stop`. It has to be asked after each token.
+    """
     # every token has at least one byte, so `stop` lies within this many tokens
     n_tail = len(stop.encode())
 
@@ -142,7 +144,9 @@ def stop_condition(encoder, stop=""):
 
 
 def prefill(target, ids, n_tokens):
-    """Read all ids but the last. Returns the text so far, the length to end at, and the cache."""
+    """Let the target read all ids but the last into a new cache. Returns the ids as a list, the
+    length to end at in tokens, and the cache. Raises ValueError for no ids or more than n_ctx.
+    """
     n_ctx = target.config.n_ctx
     if not 0 < len(ids) <= n_ctx:
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
@@ -153,8 +157,9 @@ def prefill(target, ids, n_tokens):
 
 
 def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
-    """Yield Rounds of one token each: n_tokens in all, or fewer if the context is full or
-    is_done(generated ids) is true.
+    """Yield a Round without tokens for the prefill, then Rounds of one token each: n_tokens in all,
+    or fewer if the context is full or is_done(generated ids) is true. Raises ValueError for no ids
+    or more than the context holds.
     """
     text, length, cache = prefill(target, ids, n_tokens)
     yield Round([])  # the prefill
@@ -167,11 +172,12 @@ def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
 
 
 def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never, rule=verify):
-    """Yield Rounds of 1 to K + 1 tokens: as many tokens as `autoregressive` yields, with the same
-    distribution. The rule is `verify` or `verify_block`.
+    """Yield a Round without tokens, the prefill, then Rounds of 1 to K + 1 tokens: as many tokens
+    as `autoregressive` yields, with the same distribution. The rule is `verify` or `verify_block`.
 
-    K is a number, or a function that gets the last Round and returns one, 0 to draft nothing. The
-    distribution stays the same, because K is chosen before the next tokens are sampled.
+    K is a number, or a function that gets the last Round and returns a number, 0 to draft nothing.
+    The distribution stays the same, because K is chosen before the next tokens are sampled. Raises
+    ValueError as `autoregressive` does, and if K or the drafter cannot be used.
     """
     if not callable(K) and K < 1:
         raise ValueError(f"K = {K}: expected 1 or more")
@@ -224,14 +230,14 @@ class NeuralDrafter:
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids, target_cache):
-        """Begin a text: read ids, the prompt without its last token."""
+        """Begin a text: read ids, the prompt without its last token. target_cache is not used."""
         self.cache.length = 0  # another text may have been read before
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens, and the distribution that each was sampled from; fewer than k where the
-        context or the confidence ends.
+        """Drafted tokens, and the distribution that each was sampled from. They are fewer than k if
+        the context is full or a token's highest probability is below `confidence`.
         """
         # forget rejected tokens here: with k = 0, `read`, which does the same, is not called
         self.cache.length = min(self.cache.length, len(ids) - 1)
@@ -339,6 +345,7 @@ def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
 
 
 def kth_largest(x, k):  # [n] -> number
+    """The k-th largest number in x, for k from 1 to n."""
     if k <= N_COLUMNS <= len(x):  # most of a vocabulary need not be sorted
         table = x[: len(x) // N_COLUMNS * N_COLUMNS].reshape(-1, N_COLUMNS)
         # k columns hold a number of this size, so the k-th largest of all is no smaller

@@ -77,7 +77,9 @@ def layouts_to_try(weight):
 
 
 def schedules_to_try(weight, layout, rows):
-    """[Schedule] to try for a Weight in this Layout. rows: ONE, FEW or PROMPT."""
+    """[Schedule] to try for a Weight in this Layout. rows: ONE, FEW or PROMPT, the numbers of rows
+    that it is for.
+    """
     is_uncut = layout.width == ALL
     # of a smaller weight, nothing would be left for a second thread once it has begun
     can_share = weight.size > HEAD_START
@@ -99,19 +101,20 @@ def candidates_of(weight, layouts, rows):
 
 
 def arrange_weight(memory, weight, candidate):
-    """View memory [n_in * n_columns] as a weight in the Candidate's layout, for `x @ arranged`. The
-    numbers in it do not matter for a trial; columns that fill no tile are left out.
+    """View memory [n_in * n_columns] as a Weight in the Candidate's layout: an array, Uncut or
+    Tiles, for `x @ arranged`. The numbers in it do not matter for a trial; columns that fill no
+    tile are left out.
     """
     layout, schedule = candidate
+    # fewer columns than the weight has, if it is a large output head
     n_columns = len(memory) // weight.n_in
+    layout = layout if layout.width == ALL else replace(layout, width=min(layout.width, n_columns))
+    kernel = Kernel(layout, one=schedule, few=schedule, many=schedule)
     if layout.width == ALL:
         if weight.transposed:
             return memory.reshape(n_columns, weight.n_in).T
         matrix = memory.reshape(weight.n_in, n_columns)
-        kernel = Kernel(layout, schedule, schedule, schedule)
         return matrix if schedule.n_threads == 1 else Uncut(matrix, kernel)
-    layout = replace(layout, width=min(layout.width, n_columns))
-    kernel = Kernel(layout, schedule, schedule, schedule)
     n_tiles = n_columns // layout.width
     memory = memory[: weight.n_in * n_tiles * layout.width]
     n_parts = count_parts(weight.n_in, weight.n_out, kernel)
@@ -126,9 +129,9 @@ def allocate_trial_weights(weights, n_model, dtype):
     """Allocate memory for trials: [(Weight, array [n_in * n_columns])] in the order of a pass, the
     weights of a block and an output head, the next block and a head, and so on.
 
-    weights: as from weights_of. The arrays take at most the memory of the model's n_model numbers,
-    and at most about COLD_BYTES: as in the model, a weight is then no longer in the caches when its
-    turn comes.
+    weights: [Weight], the output head last. n_model: how many numbers the model has. The arrays
+    take at most the memory of these, and at most about COLD_BYTES. So a weight is no longer in the
+    caches when its turn comes, as in the model.
     """
     *matrices, head = weights
     itemsize = np.dtype(dtype).itemsize
@@ -138,37 +141,37 @@ def allocate_trial_weights(weights, n_model, dtype):
     n_block = sum(weight.size for weight in matrices)
     n_head = head.n_in * n_columns
     n_blocks = max(1, min(n_model, COLD_BYTES // itemsize) // (n_block + n_head))
-    places = []
+    trial_weights = []
     for _ in range(n_blocks):
         # A head is an array of its own. Once glibc has freed an array of 24 MB (not one of 32), it
         # returns less memory to the system, which spares a prefill some 20,000 page faults
         empty = contiguous_allocator(n_block, dtype)
-        places += [(weight, empty((weight.size,), dtype)) for weight in matrices]
-        places.append((head, contiguous_allocator(n_head, dtype)((n_head,), dtype)))
-    for _, memory in places:
+        trial_weights += [(weight, empty((weight.size,), dtype)) for weight in matrices]
+        trial_weights.append((head, contiguous_allocator(n_head, dtype)((n_head,), dtype)))
+    for _, memory in trial_weights:
         memory[...] = 1  # so that the system provides the pages now, not while products are timed
-    return places
+    return trial_weights
 
 
-def time_candidates(places, n_rows, candidates):
+def time_candidates(trial_weights, n_rows, candidates):
     """Time products of n_rows rows and return {Weight: {Candidate: seconds}}.
 
-    places: as from allocate_trial_weights. candidates: {Weight: [Candidate]}
+    trial_weights: [(Weight, array)], from allocate_trial_weights; candidates: {Weight: [Candidate]}
     """
     times = {weight: defaultdict(list) for weight in candidates}
     rng = random.Random(0)
-    thread_counts = {c.schedule.n_threads for group in candidates.values() for c in group}
+    thread_counts = {c.schedule.n_threads for tried in candidates.values() for c in tried}
     # one number of threads in a pass: a thread that waits for work slows the others down
     for n_threads in sorted(thread_counts):
         trials = {}
-        for weight, group in candidates.items():
-            on_n_threads = [c for c in group if c.schedule.n_threads == n_threads]
-            trials[weight] = on_n_threads or group  # a weight that is never shared takes part
-        # a pass multiplies each weight len(places) / len(trials) times
-        n_candidates = max(len(group) for group in trials.values())
-        n_passes = math.ceil(SAMPLES * n_candidates * len(trials) / len(places))
-        turns = {weight: shuffled_forever(group, rng) for weight, group in trials.items()}
-        for weight, memory in n_passes * places:
+        for weight, tried in candidates.items():
+            on_n_threads = [c for c in tried if c.schedule.n_threads == n_threads]
+            trials[weight] = on_n_threads or tried  # a weight that is never shared takes part
+        # a pass multiplies each weight len(trial_weights) / len(trials) times
+        n_candidates = max(len(tried) for tried in trials.values())
+        n_passes = math.ceil(SAMPLES * n_candidates * len(trials) / len(trial_weights))
+        turns = {weight: shuffled_forever(tried, rng) for weight, tried in trials.items()}
+        for weight, memory in n_passes * trial_weights:
             candidate = next(turns[weight])
             times[weight][candidate].append(product_seconds(n_rows, weight, memory, candidate))
     means = {}
@@ -178,19 +181,21 @@ def time_candidates(places, n_rows, candidates):
 
 
 def mean_of_faster_half(times):
-    """The mean of the faster half of [seconds]: other programs may slow the machine at times."""
+    """The mean of the faster half of a list of seconds. (Other programs slow some trials.)"""
     return mean(sorted(times)[: len(times) // 2 + 1])
 
 
 def shuffled_forever(candidates, rng):
-    """Yield all candidates in random order, then again in a new random order, without end."""
+    """Yield all of a list in random order, then again in a new random order, without end. rng: a
+    random.Random
+    """
     while True:
         yield from rng.sample(candidates, len(candidates))
 
 
 def product_seconds(n_rows, weight, memory, candidate):
-    """Time one product, and the layer norm after it, which waking threads may slow down. Returns
-    seconds. The arguments are as in arrange_weight.
+    """Time one product of n_rows rows by a Weight, arranged in `memory` as the Candidate says, and
+    the layer norm after it, which waking threads may slow down. Returns seconds.
     """
     w = arrange_weight(memory, weight, candidate)
     x = np.ones((n_rows, weight.n_in), memory.dtype)
@@ -206,13 +211,13 @@ def product_seconds(n_rows, weight, memory, candidate):
 def choose_by_trial(weights, n_model, dtype):
     """Time all candidates and return {Weight: its fastest Kernel}.
 
-    weights: as from weights_of. n_model: how many numbers the whole model has
+    weights: [Weight], the output head last; n_model: how many numbers the whole model has
     """
-    places = allocate_trial_weights(weights, n_model, dtype)
+    trial_weights = allocate_trial_weights(weights, n_model, dtype)
 
     def measure(layouts, rows, n_rows):  # {Weight: [Layout]} -> {Weight: {Candidate: seconds}}
         candidates = {weight: candidates_of(weight, layouts[weight], rows) for weight in weights}
-        return time_candidates(places, n_rows, candidates)
+        return time_candidates(trial_weights, n_rows, candidates)
 
     # first: which layout for each weight?
     layouts = {weight: layouts_to_try(weight) for weight in weights}
@@ -236,8 +241,8 @@ def best_layout(layouts, times_of_one, times_of_few):
     """The best of [Layout]. One row, as in drafting and plain decoding, counts as much as the few
     rows of a verification.
 
-    times_of_one: {Candidate: seconds} of one row. times_of_few: a list of such dicts, each of
-    another small number of rows
+    times_of_one: {Candidate: seconds} for one row; times_of_few: [{Candidate: seconds}], a dict for
+        each small number of rows
     """
 
     def fastest(layout, times):

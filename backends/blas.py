@@ -14,7 +14,7 @@ from pathlib import Path
 
 def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     """The number of threads this process may use: the smallest of CPU affinity, cgroup quota, and
-    the variables OMP_NUM_THREADS and OPENBLAS_NUM_THREADS.
+    the variables OMP_NUM_THREADS and OPENBLAS_NUM_THREADS. cgroup: path of the file with the quota
     """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]
@@ -33,7 +33,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
 
 
 def has_unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
-    """Whether this is a Zen 5, which OpenBLAS up to 0.3.31 takes for a CPU without AVX-512."""
+    """Whether this is a Zen 5, whose AVX-512 OpenBLAS up to 0.3.31 misses; False if not Linux."""
     try:
         first_core = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:

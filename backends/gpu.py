@@ -28,8 +28,8 @@ def synchronize():
 
 
 def plan_layouts(config, dtype, half=False):
-    """A function lay_out(w) that copies a weight to the GPU, as float16 if half, for
-    `x @ lay_out(w)`. It raises CuPy's MemoryError if the GPU is full. No layout depends on config
-    or dtype.
+    """A function lay_out(w) that copies a weight to the GPU, as a Half if `half`, for
+    `x @ lay_out(w)`. It raises CuPy's MemoryError if the GPU is full. config and dtype, which the
+    NumPy backend needs here, are not used.
     """
     return Half if half else cupy.asarray

@@ -27,8 +27,9 @@ EXACT_WIDTH, EXACT_THREADS, SHARED_EXACT = 64, 4, 500_000
 
 
 def choose_kernels(config, dtype, kernel=None, exact=False):
-    """Return {Weight: Kernel} for a model with this Config: the given kernel for all, or for each
-    weight the fastest in trials, which take up to a few seconds. With exact, nothing is timed.
+    """Return {Weight: Kernel} for a model with this Config: the given Kernel for all, or for each
+    weight the fastest in trials, which take up to a few seconds. With exact, each is that of
+    `exact_kernel`, and nothing is timed. dtype: that of the weights
     """
     weights = weights_of(config)
     if exact:
@@ -63,12 +64,14 @@ def layout_function(config, dtype, kernels, exact=False):
     empty = contiguous_allocator(sum(sizes), dtype)
 
     def lay_out(w):
+        # the head is a view of the embedding, which is transposed
         weight = Weight.of(*w.shape, transposed=not w.flags.c_contiguous)
         kernel = kernels[weight]
         if kernel.layout.width < weight.n_out or exact:
-            # the output head, the last of all, has memory of its own
+            # the head, the last weight of all, has memory of its own
             return Tiles.cut(w, kernel, np.empty if weight.transposed else empty)
-        is_shared = max(s.n_threads for s in (kernel.one, kernel.few, kernel.many)) > 1
+        is_shared = any(s.n_threads > 1 for s in (kernel.one, kernel.few, kernel.many))
+        # a single tile, as wide as the weight or wider, is the weight itself
         if kernel.layout.width < ALL or not is_shared:
             return w
         uncut = empty(w.shape, w.dtype)
@@ -81,8 +84,8 @@ def layout_function(config, dtype, kernels, exact=False):
 def plan_layouts(config, dtype, kernel=None, exact=False):
     """Choose a kernel for each weight, and return the function lay_out(w) of `layout_function`.
 
-    kernel: for all weights; None times candidates. exact: rows are multiplied one at a time, so the
-    bits of a row do not depend on the others. Nothing is timed
+    kernel: a Kernel for all weights; None times candidates. exact: rows are multiplied one at a
+        time, so the bits of a row do not depend on the others; nothing is timed
     """
     # the trials come first: their memory and the model's are not to be in use at once
     return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)

@@ -43,7 +43,7 @@ def describe_gpu():
 
 def describe_machine(backend="numpy"):
     """Return {name: value} for result files: what measured figures depend on besides the settings,
-    such as processor, threads, versions, load, date.
+    such as processor, threads, versions, load, date; for the backend "cupy" the GPU, too.
     """
     about = {
         "cpu": processor_name(),

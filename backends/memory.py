@@ -23,18 +23,20 @@ def weights_bytes(config, dtype=np.float32):
 
 
 def cache_bytes(config, dtype=np.float32):
-    """The bytes of the cache for one text that fills the context."""
-    # gpt2.KVCache pads the keys by 1 to 32 positions
+    """The most bytes that the cache of a model with this Config takes, for a text that fills the
+    context: keys, values, and the last hidden state of each position.
+    """
+    # gpt2.KVCache pads the keys by 1 to 32 positions, and does not pad the values
     n_positions = (config.n_ctx + 32) + config.n_ctx
     keys_and_values = n_positions * config.n_layer * config.n_embd
-    # EAGLE's hidden states are as wide as its target's, and there is one before the first position
+    # EAGLE's hidden states are as wide as its target's. It keeps one more than it has positions
     hidden = (config.n_ctx + 1) * getattr(config, "n_hidden", config.n_embd)
     return np.dtype(dtype).itemsize * (keys_and_values + hidden)
 
 
 def available_bytes():
     """The bytes that this process can still allocate: the least of what the machine has free and
-    what its control groups allow. Infinity where no file of the system says it.
+    what its control groups allow. Infinity if no file of the system says it, as on macOS.
     """
     free_kilobytes = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
     n_bytes = [1024 * int(n) for n in free_kilobytes]
@@ -50,20 +52,20 @@ def available_bytes():
 
 
 def headroom(folder, limit, usage):
-    """The bytes that the control group of a folder still allows; infinity if it sets no limit.
-    limit, usage: names of its files
-
-    Cached file pages count as used there, but give way: those are inactive_file.
+    """The bytes that a control group still allows; infinity if it sets no limit. folder: its Path;
+    limit, usage: the names of the files in it with its limit and its usage, in bytes
     """
     allowed, used = read(folder / limit).strip(), read(folder / usage).strip()
     if not allowed.isdigit() or not used.isdigit():
         return math.inf
+    # cached file pages (inactive_file) count as used, but the system frees them when needed.
+    # Version 1 has another line, total_inactive_file, which includes the groups inside
     cached = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"))
     return int(allowed) - int(used) + max(map(int, cached), default=0)
 
 
 def read(path):
-    """Read a file: its text, or "" if it cannot be read."""
+    """Return the text of the file at a Path, or "" if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

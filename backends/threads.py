@@ -48,7 +48,8 @@ def ceil_div(a, b):
 
 @cache
 def ranges(n, n_threads, ahead):
-    """Cut 0 to n into n_threads ranges [(start, end)]; the first is longer by `ahead`, or is all.
+    """Cut 0 to n into n_threads ranges [(start, end)]. The first is longer by `ahead`; the others
+    are empty if n is no more than that.
 
     >>> ranges(10, 3, 4)
     [(0, 6), (6, 8), (8, 10)]
@@ -70,7 +71,7 @@ class Bell:
     """
 
     def __init__(self, n_pauses=1):
-        self.patient = True  # spins before falling asleep
+        self.patient = True  # whether to spin before falling asleep; Threads.run_ranges sets it
         self.rung = np.zeros(1, bool)
         # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
         # again and again, and stops at the first read that is true
@@ -79,7 +80,7 @@ class Bell:
         self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
 
     def ring(self):
-        """Let the thread that spins on this bell stop."""
+        """Let the thread that spins on this bell stop, or the next thread to spin on it."""
         self.rung[0] = True
 
     def spin(self):
@@ -87,7 +88,9 @@ class Bell:
         np.logical_or.reduceat(self.looks, self.parts)
 
     def get(self, queue):
-        """Wait for the next item of a queue and return it. Does not hold the GIL while it spins."""
+        """Wait for the next item of a queue and return it. A thread that puts an item there rings
+        this bell after it. Does not hold the GIL while it spins.
+        """
         if self.patient and queue.empty():
             self.spin()
         item = queue.get()
@@ -96,9 +99,10 @@ class Bell:
 
 
 def worker_loop(inbox, bell):
-    """Run the work that arrives in an inbox, without end. Work is (function, start, end, done,
-    done_bell): put None, or the error that function(start, end) raises, into the queue `done`, and
-    ring done_bell.
+    """Run the work that a caller puts into the queue `inbox`, without end. The caller rings `bell`.
+
+    Work is (function, start, end, done, done_bell). After function(start, end), None or the error
+    that it raised goes into the caller's queue `done`, and done_bell tells the caller.
     """
     while True:
         function, start, end, done, done_bell = bell.get(inbox)
@@ -124,13 +128,16 @@ class Threads:
     """
 
     def __init__(self, n):
-        self.n, self.process, self.workers = n, None, []
-        self.free = threading.Lock()
+        self.n, self.workers = n, []
+        self.process = None  # id of the process in which the workers run
+        self.free = threading.Lock()  # held while a call uses the workers
         self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # times when a caller was preempted
 
     def start_workers(self):
-        """Start n - 1 threads. A worker is (inbox, bell of the worker, bell of the caller)."""
-        self.workers = [(SimpleQueue(), Bell(i), Bell()) for i in range(1, self.n)]
+        """Start n - 1 threads, and set self.workers to a tuple for each: (queue of its work, the
+        bell that it waits on, the bell on which a caller waits for it).
+        """
+        self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.workers:
             threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()
@@ -145,13 +152,14 @@ class Threads:
         return time.perf_counter() - times[0] < PREEMPTION_SECONDS
 
     def run_on_threads(self, function, n, n_threads, ahead=0):
-        """Call function(start, end) on n_threads threads, for ranges that together are 0 to n.
+        """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
 
         The caller's thread begins first, so its range is longer by `ahead`. If the threads are busy
         with another call, the whole range runs on the caller's thread. When all threads are done,
         raises what the function raised.
         """
         n_threads = min(n_threads, self.n)
+        # without waiting for the lock: this thread can do the work meanwhile
         if n_threads == 1 or not self.free.acquire(blocking=False):
             function(0, n)
             return
@@ -160,11 +168,12 @@ class Threads:
         finally:
             self.free.release()
 
-    def run_ranges(self, function, own_range, *worker_ranges):
-        """Call function(start, end) on this thread for its own range, and on a worker for each of
-        the other ranges. Raises as run_on_threads.
+    def run_ranges(self, function, caller_range, *worker_ranges):
+        """Call function(start, end) on this thread for caller_range, and on a worker for each of
+        the other ranges; a range is (start, end). When all are done, raises what the function
+        raised.
         """
-        if self.process != os.getpid():
+        if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
         waiting = []
         for (start, end), (inbox, bell, done_bell) in zip(worker_ranges, self.workers):
@@ -178,7 +187,7 @@ class Threads:
             bell.patient = done_bell.patient = patient
             bell.ring()
         try:
-            function(*own_range)
+            function(*caller_range)
         finally:  # wait for all, also after an error: no worker may still be writing
             if off_cpu() - before > PREEMPTED:
                 self.preemptions.append(time.perf_counter())
@@ -192,7 +201,7 @@ THREADS = Threads(N_THREADS)
 
 
 def on_one_thread(function, n, size):
-    """Call function(0, n) on this thread. size: as in on_all_threads, not used."""
+    """Call function(0, n) on this thread. It stands in for on_all_threads; size is not used."""
     function(0, n)
 
 

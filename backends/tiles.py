@@ -109,7 +109,7 @@ class Kernel:
 
     @classmethod
     def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
-        """The Kernel that uses n_threads for one row, a few and many, with these rows at a time."""
+        """The Kernel on n_threads, with rows_at_a_time for one row, for a few and for many."""
         one, few, many = rows_at_a_time
         schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
         return cls(layout, *schedules)
@@ -204,7 +204,7 @@ def padded_size(n_in, n_out, layout):
 def view_as_tiles(memory, n_in, n_parts, layout):
     """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width].
 
-    n_parts: how many tiles are one above the other. layout: its width is at most that of the weight
+    n_parts: how many tiles each column goes through; layout: a Layout with the width of the tiles
     """
     n_tiles = len(memory) // (n_in * layout.width)
     depth = n_in // n_parts
@@ -261,7 +261,7 @@ class Tiles:
         return Columns(self)
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        n_rows, n_in, n_out = len(x), *self.shape
+        n_rows, (n_in, n_out) = len(x), self.shape
         n_threads, rows_at_a_time = self.kernel.schedule(n_rows)
         group = group_size(n_rows, rows_at_a_time)
         x = pad_rows(x, group)  # [n_groups * group, n_in]
@@ -271,6 +271,7 @@ class Tiles:
             multiply = self.multiplier(x, y)
         else:
             multiply = self.multiplier_in_groups(x, y, group)
+        # in tiles: for many rows a tile takes long, compared to waking a thread
         ahead = tiles_ahead(n_in, width) if n_rows < MANY else 0
         THREADS.run_on_threads(multiply, n_tiles, n_threads, ahead)
         return y[:n_rows, :n_out]
@@ -289,9 +290,10 @@ class Tiles:
 
         return multiply
 
-    def multiplier_in_groups(self, x, y, group):  # as in multiplier; n_rows = n_groups * group
-        """A function multiply(first, end) as in `multiplier`. It multiplies a tile by `group` rows
-        at a time, and adds up the products of the parts of a column.
+    def multiplier_in_groups(self, x, y, group):  # [n_rows, n_in], [n_rows, n_tiles * width]
+        """A function multiply(first, end): it multiplies x by the tiles first to end - 1 of each
+        part, `group` rows at a time, adds up the products of the parts, and writes the sums into
+        their columns of y. n_rows is a multiple of `group`.
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // group
@@ -327,7 +329,7 @@ class Uncut:
         self.weight, self.kernel, self.shape = weight, kernel, weight.shape
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
-        n_rows, n_in, n_out = len(x), *self.shape
+        n_rows, (n_in, n_out) = len(x), self.shape
         if 1 < n_rows < MANY:
             x = pad_rows(x, ROWS_AT_ONCE)
         ahead = HEAD_START // n_out if n_rows < MANY else 0  # rows of the weight

@@ -71,21 +71,21 @@ def measure_cost_parts(target, draft, to_probs, rule=verify):
     turns = turns_within(BUDGET_SECONDS)
     turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
     _, costs = measure_costs(target, draft, to_probs, timed_Ks, N_ROUNDS, turns, rule)
-    # the median costs of drafting all K tokens, and of the rest of the round: [n_timed, 2]
+    # the median costs of drafting all K tokens, and of verifying them: [n_timed, 2]
     medians = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
     # a straight line through each of the two columns; a single K is a constant
     degree = min(1, max_K - 1)
     lines = np.polyfit(timed_Ks, medians, degree, w=1 / medians.sum(axis=1))  # [degree + 1, 2]
     Ks = np.arange(1, max_K + 1)
     drafting = np.polyval(lines[:, 0], Ks)
-    rest = np.polyval(lines[:, 1], Ks)
-    return list(zip((drafting / Ks).tolist(), rest.tolist()))
+    verifying = np.polyval(lines[:, 1], Ks)
+    return list(zip((drafting / Ks).tolist(), verifying.tolist()))
 
 
 def turns_within(seconds):
-    """Yield None until this many seconds have passed, at least once."""
+    """Yield None again and again until this many seconds have passed: a turn for each of them."""
     end = time.perf_counter() + seconds
-    yield
+    yield  # at least one turn
     while time.perf_counter() < end:
         yield
 
@@ -108,7 +108,7 @@ class AutoK:
         self.patience = self.waited = 0
 
     def __call__(self, last_round):
-        """Learn from the last Round, and return the K of the next round."""
+        """Learn from the last Round, and return the K of the next round: 0 to draft nothing."""
         self.learn(last_round)
         self.K = self.choose_K()
         return self.K
@@ -127,7 +127,7 @@ class AutoK:
             self.rounds_asked = DECAY * self.rounds_asked + 1
 
     def speedups(self, a):
-        """[expected speedup over plain decoding] for K = 0, 1, 2, ..."""
+        """[expected speedup over plain decoding] for K = 0, 1, 2, ... at the acceptance rate a."""
         h = self.rounds_drafted / self.rounds_asked
         # a whole round's cost stands in for v, so c is 0
         return [speedup(a, K, 0, cost, h) for K, cost in enumerate(self.costs)]
@@ -150,5 +150,7 @@ class AutoK:
         if self.waited <= self.patience:
             return 0
         self.waited = 0
+        # a trial costs as much as costs[best] - 1 plain rounds more: after so many plain rounds as
+        # this adds, that is TRIAL_SHARE of the time. Each trial that fails doubles the wait
         self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
         return best

@@ -23,7 +23,7 @@ THREAD_PREFIX = "text"  # of the names of the threads
 
 def require_cache_memory(models, n_texts, n_positions):
     """Raises InputError if memory does not suffice for the caches of n_texts texts of n_positions
-    tokens in each of these models. models: [Model], already in memory
+    tokens in each of these models. models: [Model], whose weights are in memory already
     """
     configs = [
         replace(model.config, n_ctx=min(n_positions, model.config.n_ctx)) for model in models
@@ -54,7 +54,9 @@ class BatchedModel:
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """As gpt2.Model.read. Waits until the pass is done, and raises the error of the pass."""
+        """Return the logits after the last n_last ids, as gpt2.Model.read does. Waits until the
+        pass over all texts is done, and raises the error of the pass.
+        """
         arguments = ids, cache, n_last
         self.inbox.put(Request(self.text_index, self.model, arguments, self.answer))
         result = self.answer.get()
@@ -65,10 +67,10 @@ class BatchedModel:
 
 @singledispatch
 def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-    """Call model.read(ids, cache, n_last) for several texts in one pass.
+    """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns a list of
+    logits, [n_last, n_vocab] for each text. Raises ValueError if a text cannot be read.
 
-    texts: a sequence with the ids of each text; caches and n_lasts: with one item for each text
-    Returns a list of logits, [n_last, n_vocab] for each text. Raises ValueError where `read` does.
+    texts: [[id]], the ids of each text; caches and n_lasts: sequences with an item for each text
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text. (This is for gpt2.Model; medusa.py has it for its heads.)
@@ -76,28 +78,29 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     new_ids = [  # of each text, those that its cache lacks
         model.roll_back(ids, cache, n_last) for ids, cache, n_last in zip(texts, caches, n_lasts)
     ]
-    # the rows of each text in the pass
+    # which rows of the pass belong to each text
     ends = list(accumulate(len(ids) for ids in new_ids))
-    rows = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
+    slices = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
     concatenate = model.backend.xp.concatenate
     x = concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
-    x = model.blocks(x, list(zip(caches, rows)))  # [n_new of all texts, n_embd]
-    for cache, text_rows in zip(caches, rows):
+    x = model.blocks(x, list(zip(caches, slices)))  # [n_new of all texts, n_embd]
+    for cache, text_rows in zip(caches, slices):
         cache.advance(x[text_rows])
-    wanted = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
-    logits = model.logits(concatenate(wanted))  # [n_last of all texts, n_vocab]
+    last_rows = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
+    logits = model.logits(concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[end - n_last : end] for end, n_last in zip(accumulate(n_lasts), n_lasts)]
 
 
 def serve_one_model(waiting, target):
-    """Serve all Requests to one model in one pass: to a draft's model if any waits, else to the
-    target. Returns the list of the other Requests, which still wait.
+    """Answer all Requests to one model by one pass: those to a draft's model if there are any, else
+    those to the target. Returns the list of Requests to other models, which still wait.
 
-    waiting: a list of one Request for each text that is being decoded
+    waiting: a list with one Request for each text that is being decoded; target: a Model
     """
     drafts = [request.model for request in waiting if request.model is not target]
     model = drafts[0] if drafts else target
     requests = [request for request in waiting if request.model is model]
+    # threads come in any order: in a fixed order, each run stacks the same rows
     requests.sort(key=lambda request: request.text_index)
     texts, caches, n_lasts = zip(*(request.arguments for request in requests))
     try:

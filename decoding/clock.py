@@ -35,12 +35,12 @@ class Stopwatch:
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
     def timed_target(self, model):
-        """The model with its passes timed. A loop uses only these three attributes of a model."""
+        """The model for a loop, which needs only these attributes; its passes add to self.spent."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """The drafter with its proposals timed. A loop uses only these three attributes."""
+        """The drafter for a loop, which needs only these parts; its time goes to self.spent."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
@@ -56,8 +56,8 @@ class Stopwatch:
         return call
 
     def timed_rounds(self, rounds):
-        """Yield (Round, its Seconds) for each Round of an iterator. What a caller does between two
-        rounds is not timed.
+        """Yield (Round, its Seconds) for each Round of the loop's iterator. What the caller does
+        between two rounds is not timed.
         """
         while True:
             self.spent.update(draft=0.0, target=0.0)
@@ -106,16 +106,16 @@ class RoundTimer:
                 self.time_round(0)
                 timed.append(self.time_round(K))
             return timed
-        warm_up = 0.0
-        while warm_up < WARMUP_SECONDS:
-            warm_up += sum(self.time_round(K))
+        warm_up_seconds = 0.0
+        while warm_up_seconds < WARMUP_SECONDS:
+            warm_up_seconds += sum(self.time_round(K))
         return [self.time_round(K) for _ in range(n_rounds)]
 
 
 def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
     """Time rounds of each K in Ks, and return ([seconds of a round without drafts], {K: [(c, v)]}).
     All lists have one item per turn. turns: an iterable; each turn times n_rounds rounds of each K.
-    The other parameters are those of RoundTimer.
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
 
     c is the time of drafting one token, v the time of the rest of a round, mostly the pass that
     verifies; both as multiples of a round without drafts. Whole rounds are timed: drafting alone
@@ -138,5 +138,5 @@ def measure_costs(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
 
 
 def medians(rounds):
-    """[median seconds of drafting, median seconds of the rest]; rounds: as of time_rounds."""
+    """[median seconds of drafting, of the rest]; rounds: [(seconds of drafting, of the rest)]."""
     return [statistics.median(seconds) for seconds in zip(*rounds)]

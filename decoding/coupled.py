@@ -20,7 +20,7 @@ from decoding.streams import Purpose, stream
 
 
 def gumbel_noise(seed, position, n_vocab):  # -> [n_vocab]
-    """The Gumbel noise of one position of a text: a function of its arguments only."""
+    """The Gumbel noise of one position of a text, equal for equal arguments."""
     return np.random.default_rng(stream(Purpose.SHARED_NOISE, seed, position)).gumbel(size=n_vocab)
 
 
@@ -47,7 +47,7 @@ class SharedNoise:
         return token
 
 
-def verify_match(draft, p, q, rng):  # as sampling.verify
+def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
     """Sample a token from p at each place of the draft; accept the drafted token if both are equal.
 
     Exact for any q. But if the samples are independent, a drafted token x is accepted only with
@@ -60,8 +60,12 @@ def verify_match(draft, p, q, rng):  # as sampling.verify
     return len(draft), rng.sample(p[len(draft)])
 
 
-def verify_shared_noise(draft, p, q, rng):  # as sampling.verify; rng: SharedNoise
-    """Go back to the first position of the round, then `verify_match` with the draft's noise."""
+def verify_shared_noise(draft, p, q, rng):  # as verify_match
+    """Return (n_accepted, token) of `verify_match` under the noise that the draft was sampled with.
+
+    rng: the text's SharedNoise. It is set back to the first position of the round; afterwards it is
+    at the position behind `token`, where the next round starts.
+    """
     rng.position = rng.round_start
     n_accepted, token = verify_match(draft, p, q, rng)
     rng.round_start = rng.position

@@ -54,5 +54,7 @@ def explain_difference(target, ids, first, second, score=None):
 
 
 def shared_noise_scores(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
-    """The scores of a position under shared noise, for `explain_difference`."""
+    """The scores of a position under shared noise, for `explain_difference`. to_probs:
+    SamplingParams; seed: that of the text
+    """
     return noisy_log_probs(to_probs(logits[None])[0], seed, position)

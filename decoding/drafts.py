@@ -20,7 +20,9 @@ class Draft:
     is_lookup = False  # whether it searches the text, and often drafts nothing
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """Make a drafter for one text. to_probs: SamplingParams; confidence: see NeuralDrafter."""
+        """Make a drafter for one text of `target`, a Model. to_probs: SamplingParams; rng: an Rng;
+        confidence: a probability below which drafting stops (NeuralDrafter)
+        """
         raise NotImplementedError
 
     def max_draft_length(self, target):
@@ -68,7 +70,9 @@ class HeadDrafter(NeuralDrafter):
     """
 
     def prefill(self, ids, target_cache):
-        """Begin a text. ids: the prompt without its last token; target_cache: the target's cache"""
+        """Begin a text: let the head read ids, the prompt without its last token. target_cache: the
+        target's KVCache, which has read these ids; `propose` reads it too.
+        """
         self.target_cache = target_cache
         if not ids:  # a prompt of one token: the target has read nothing yet
             return

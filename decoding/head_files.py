@@ -44,7 +44,7 @@ def load_head(name, folder, target):
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
         config = infer_config(name, target.config, shapes, metadata)
-    except (TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         config = None
     if config is None or shapes != config.shapes():
         raise InputError(f"{path}: no {name} head has such tensors and notes; fetch it again")
@@ -55,12 +55,13 @@ def infer_config(name, target, shapes, metadata):
     """The EagleConfig or MedusaConfig of a head, from what its file holds.
 
     name: "eagle" or "medusa"; target: the target's Config; shapes: {name: shape} of the tensors;
-    metadata: {str: str}. Raises TypeError or ValueError if no head has such shapes or metadata.
+    metadata: {str: str}. Raises KeyError, TypeError or ValueError if no head has such shapes or
+    metadata.
     """
     if name == "medusa":
         n_places = max(1, len(shapes) // 4)  # a head has two matrices and two biases
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    (width,) = shapes.get("fc.bias", (target.n_embd,))
+    (width,) = shapes["fc.bias"]  # ValueError unless it has one axis
     n_head = int(metadata.get("n_head", 1))
     if n_head < 1 or width % n_head:
         raise ValueError(f"n_head is {n_head}")
@@ -69,8 +70,9 @@ def infer_config(name, target, shapes, metadata):
 
 
 def build_head(config, read, target):
-    """Build the Eagle or Medusa of a config for its target, a Model, whose embeddings, final norm
-    and output head it shares. read(name) -> array is called once for each tensor name.
+    """Build the Eagle or Medusa of a config (EagleConfig or MedusaConfig) for its target, a Model,
+    whose embeddings, final norm and output head it shares. read(name) -> array is called once for
+    each name of a tensor.
     """
     backend = target.backend
 

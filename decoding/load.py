@@ -41,7 +41,7 @@ class Pair:
         return [self.target, *(self.draft.models if self.draft else ())]
 
     def map_models(self, function):
-        """The same pair with function(model) in place of each model."""
+        """A copy of this pair with function(model) in place of each of its models."""
         draft = self.draft and self.draft.map_models(function)
         return Pair(function(self.target), draft, self.encoder)
 
@@ -55,7 +55,7 @@ class LoadedModels:
     encoder: Any
 
     def pair(self, name=None):
-        """The target with the draft of this name; without a draft if there is none."""
+        """The Pair of the target and the draft of this name; without a draft if there is none."""
         return Pair(self.target, self.drafts.get(name), self.encoder)
 
 
@@ -65,11 +65,13 @@ def is_size(name):
 
 
 def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load a target and its drafts, and return LoadedModels. Raises InputError; a draft that cannot
-    pair is refused before weights are read.
+    """Load a target and its drafts, and return LoadedModels. Raises InputError if a model is not
+    there or cannot be used. A draft model that does not fit the target is refused before weights
+    are read.
 
     target: a size or a folder; drafts: [size, folder, name of HEADS, or NGRAM]
-    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: also what is not there yet
+    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: whether a model that is not
+    there is downloaded to models_dir
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:
@@ -82,7 +84,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     target_model = models[0]
     loaded = {NGRAM: NGrams()} | dict(zip(sizes, map(ModelDraft, models[1:])))
     for name in heads:
-        from decoding.head_files import load_head
+        from decoding.head_files import load_head  # here: most runs have no head
 
         folder = find_folder(target, models_dir)
         loaded[name] = HeadDraft(load_head(name, folder, target_model))
@@ -118,11 +120,12 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load and return LoadedModels. choices: what `choose_kernels` returned, or None to measure
-        here. Raises InputError.
+        """Load and return LoadedModels. choices: what `choose_kernels` returned on some machine, or
+        None to time kernels here if they are to be timed. Raises InputError if a model is not there
+        or cannot be used.
         """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
-        if choices:
+        if choices:  # replace the trials of the backend
 
             def plan_layouts(config, dtype):
                 return layout_function(config, dtype, choices[config], self.exact)
@@ -131,19 +134,23 @@ class ModelSpec:
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
 
     def read_configs(self, download=False):
-        """Read ([Config] of self.sizes, their encoder), but no weights. Raises InputError."""
+        """Return ([Config] of self.sizes, their encoder), without reading weights. download:
+        whether a model that is not there is downloaded. Raises InputError if one cannot be used.
+        """
         configs, _, encoder = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
         return configs, encoder
 
     def load_stub(self, download=False):
-        """Load what preparing prompts needs: LoadedModels of a ModelStub, without drafts. Raises
-        InputError.
+        """Load what preparing prompts needs: LoadedModels of a ModelStub and the encoder, without
+        drafts. Raises InputError if a model of this spec cannot be used.
         """
         configs, encoder = self.read_configs(download)
         return LoadedModels(ModelStub(configs[0]), {}, encoder)
 
     def choose_kernels(self):
-        """Time kernels here, and return {Config: {Weight: Kernel}}; {} if there is no choice."""
+        """Time kernels here, and return {Config: {Weight: Kernel}} for the models of self.sizes; {}
+        if the backend or the kernels leave no choice. Raises InputError if a model cannot be used.
+        """
         if (self.backend, self.kernels) != ("numpy", "auto"):
             return {}
         configs, _ = self.read_configs()

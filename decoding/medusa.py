@@ -63,6 +63,7 @@ class MedusaCache:
         hidden: [n_positions, n_embd], row i is the target's hidden state at position i
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
+        # the target has not read the last token, at position n_text - 1
         self.hidden = hidden[n_text - 2] if n_text > 1 else self.initial_hidden
         self.n_text, self.logits = n_text, None
 
@@ -76,13 +77,12 @@ class Medusa:
     backend: Any
 
     def new_cache(self, n_positions=None):
-        """An empty MedusaCache, for a text of any length."""
+        """An empty MedusaCache, for a text of any length; n_positions is not used."""
         return MedusaCache(self.backend.xp.zeros(self.config.n_embd, self.params["wpe"].dtype))
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Logits after ids: the text that the cache was updated for, and the drafted tokens.
-
-        n_last: 1, or 0 for a prefill, which reads nothing
+        """The logits after ids: the text that the MedusaCache was updated for, then the tokens
+        drafted so far. n_last: 1, or 0 for a prefill, which reads nothing
         """
         return read_together(self, [ids], [cache], [n_last])[0]
 
@@ -101,8 +101,10 @@ class Medusa:
 def read_heads_together(
     medusa: Medusa, texts, caches, n_lasts
 ):  # -> for each text [n_last, n_vocab]
-    """`read_together` for Medusa. The first token of a draft computes the logits of all places, in
-    one pass for all texts; the other tokens of the draft find theirs in the cache.
+    """What `read_together` calls for Medusa's heads: the logits after the ids of several texts.
+
+    The first token of a draft computes the logits of all places, in one pass for all texts; the
+    other tokens of the draft find theirs in the cache (a MedusaCache).
     """
     new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
     if new:

@@ -16,8 +16,9 @@ class Prompt:
 
     @classmethod
     def from_text(cls, text, pair, seed, number=1):
-        """Encode a text for a Pair; an empty text becomes <|endoftext|>. The Prompt's seed is
-        seed + number - 1. Raises InputError if the text has too many tokens or cannot be encoded.
+        """Make the Prompt of a text for a Pair, with seed + number - 1 as its seed. An empty text
+        becomes <|endoftext|>. Raises InputError if the text has too many tokens or cannot be
+        encoded.
         """
         ids = encode_setting("prompt", text, pair.encoder) or [pair.encoder.end_of_text]
         if ids == [None]:  # the text is empty, and the encoder has no end of text
@@ -27,8 +28,8 @@ class Prompt:
 
     @classmethod
     def from_ids(cls, ids, pair, seed, text=None, number=1):
-        """The Prompt of [id]. text: that of the ids, if it is known. Raises InputError if the ids
-        leave no room in the target's context.
+        """Make the Prompt of [id] for a Pair, with seed + number - 1 as its seed. text: that of the
+        ids, if it is known. Raises InputError if the ids leave no room in the target's context.
         """
         max_tokens = pair.target.config.n_ctx - 1
         if len(ids) > max_tokens:
@@ -38,7 +39,7 @@ class Prompt:
 
 
 def encode_setting(name, text, encoder):
-    """Encode the value of the setting `name` to [id]. Raises SettingError if that cannot be."""
+    """Encode `text`, the setting `name`, to [id]. Raises SettingError if the encoder cannot."""
     try:
         return encoder.encode(text)
     except ValueError as error:

@@ -66,7 +66,7 @@ class Run:
         return self.rule is verify_shared_noise
 
     def rounds(self, rng=None, stopwatch=None):
-        """The iterator over the Rounds of this text; the first is the prefill.
+        """The iterator over the Rounds of this text; the first is the prefill, without tokens.
 
         rng: an Rng to use in place of a new one
         stopwatch: a clock.Stopwatch, which then times the drafter and the target
@@ -89,7 +89,7 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """Yield (Round, its clock.Seconds), the prefill first. rng: as in `rounds`."""
+        """Yield (Round, its clock.Seconds), the prefill first. rng: an Rng to use, not a new one"""
         stopwatch = Stopwatch()
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
@@ -100,7 +100,8 @@ class Run:
             pass
 
     def finish(self, *watchers):
-        """Decode to the end, and return the dict for the JSON object: the text and its figures.
+        """Decode to the end. Return {name: value} for the JSON object: the text, its token ids, its
+        times, and for a speculative run the figures of its drafts.
 
         A watcher is a function: it is called with (Round, clock.Seconds of the round, Rng) after
         each Round except the prefill, and with (None) at the end. Its own time is not counted. The
@@ -127,7 +128,7 @@ class Run:
 
 
 def with_median_times(result, run, budget=0.5):
-    """Decode twice more if that takes less than `budget` seconds. Returns `result`, which
+    """Decode twice more if that takes less than `budget` seconds. Returns the dict `result`, which
     run.finish returned, with the times of the median of the three decodings.
     """
     seconds = result["seconds"] + result["prefill_seconds"]
@@ -135,6 +136,7 @@ def with_median_times(result, run, budget=0.5):
         return result
     results = sorted([result, run.finish(), run.finish()], key=itemgetter("seconds"))
     median = results[1]
+    # seconds, prefill_seconds and tokens_per_second: all else is equal in the three
     return result | {name: median[name] for name in median if "second" in name}
 
 
@@ -155,15 +157,19 @@ class GenerationConfig:
         """Make the Run that continues a Prompt. decoder: "speculative" or "autoregressive". Raises
         InputError if `stop` cannot be encoded. With K = AUTO it may measure costs for a second.
         """
-        encode_setting("stop", self.stop, pair.encoder)
+        encode_setting("stop", self.stop, pair.encoder)  # only to refuse what has no ids
         pair = pair if decoder == "speculative" else replace(pair, draft=None)
-        new_rng, rule = partial(RecordingRng, prompt.seed), self.rule
         if self.coupled:
-            new_rng, rule = partial(SharedNoise, prompt.seed, len(prompt.ids)), verify_shared_noise
+            new_rng = partial(SharedNoise, prompt.seed, n_prompt=len(prompt.ids))
+            rule = verify_shared_noise
+        else:
+            new_rng = partial(RecordingRng, prompt.seed)
+            rule = self.rule
         K = self.K
         if K == AUTO and pair.draft:
             from decoding.auto_k import new_auto_k  # here, because only this K needs it
 
+            # self.rule, also if coupled: the costs are measured with an Rng, not with SharedNoise
             K = new_auto_k(pair.target, pair.draft, self.to_probs, self.rule)
         return Run(
             pair=pair,

@@ -19,10 +19,11 @@ def tokens_per_round(a, K):
 
 
 def speedup(a, K, c, v=1, h=1):
-    """Expected speedup over plain decoding: the tokens of a round over its cost. a, c and v: above.
+    """Expected speedup over plain decoding: the tokens of a round over its cost.
 
-    h is the share of rounds with a draft: 1 for a model, less for n-grams. A round without a draft
-    yields one token for the cost of one pass over one row.
+    a: the acceptance rate; c, v: the costs of drafting one token and of the target's pass, as
+    multiples of a pass over one row; h: the share of rounds with a draft, 1 for a model, less for
+    n-grams. A round without a draft yields one token for the cost of a pass over one row.
 
     >>> speedup(1, 4, 0.25), speedup(0, 4, 0.25), speedup(1, 4, 0, 1, h=0.5)
     (2.5, 0.5, 3.0)
@@ -31,7 +32,8 @@ def speedup(a, K, c, v=1, h=1):
 
 
 def fastest_K(a, costs, h=1):
-    """(K, its speedup) of the fastest K; costs: {K: (c, v)}. Of equally fast K, the smallest.
+    """(K, its speedup) of the fastest K, and of equally fast K the smallest. a, h: as in `speedup`;
+    costs: {K: (c, v)}, its costs for each K to compare
 
     >>> fastest_K(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
     2

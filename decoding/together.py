@@ -9,8 +9,8 @@ from decoding.run import Run
 
 
 def map_together(task, runs):
-    """Call task(run) for Runs of one Pair at the same time, with shared passes. Returns
-    [what task returned].
+    """Call task(run) for each of several Runs of one Pair, at the same time and with shared passes.
+    Returns [what task returned]; raises what it raised.
     """
 
     def task_of(run):

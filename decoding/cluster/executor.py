@@ -18,8 +18,8 @@ class Local:
         self.kernels = spec.kernels_in(self.models)
 
     def run(self, function, items, failed, group_size=1, name=str):
-        """Call function(models, items), and return its results. An item that fails raises its
-        error. The other parameters are those of Cluster.run, and unused.
+        """Call function(models, items) once, with LoadedModels and all items, and return its
+        results. An error of an item is raised. Only Cluster.run uses the other parameters.
         """
         return function(self.models, items)
 
@@ -43,9 +43,10 @@ def new_executor(cluster, spec, download=False):
 
 
 def run_prompts(executor, function, prompts, group_size):
-    """Yield the result of each Prompt, in order, or Failed. Raises InputError at the end if any
-    prompt failed.
+    """Yield the result of each Prompt, in order; on a cluster, a Failed for a prompt that failed.
+    If there were any, raises InputError at the end. In this process, raises the error at once.
 
+    executor: a Local or Cluster, whose `with` block this enters and leaves
     function: called as function(models, prompts), with group_size Prompts at a time on a cluster
         and with all of them here; returns one result for each
     """

@@ -13,8 +13,9 @@ class Failed:
 
 
 def require_no_failures(failed):
-    """Raises InputError, which names the prompts, if failed = {name of a prompt: reason} is not
-    empty.
+    """Raises InputError, which names the prompts that failed, if there are any.
+
+    failed: {name of a prompt: reason}
     """
     if failed:
         named = abbreviated([f"{name}: {reason}" for name, reason in failed.items()])

@@ -74,8 +74,9 @@ class Cluster:
         return self.stack.__exit__(*error)
 
     def connect(self, stack):
-        """Start or find the cluster, wait for a worker, and return a Client, which the ExitStack
-        closes. Silences Dask's log. Raises InputError.
+        """Start or find the cluster, wait for a worker, and return Dask's Client. When the
+        ExitStack `stack` closes, the client and a cluster started here end. Silences Dask's log.
+        Raises InputError if no worker comes.
         """
         # what goes wrong is said in one line, not in Dask's log
         for name in ("asyncio", "distributed", "distributed.client"):
@@ -119,7 +120,7 @@ class Cluster:
         _, self.kernels = descriptions[0]
 
     def unload(self):
-        """Let every worker forget the models."""
+        """Let every worker forget the models. Does nothing if the scheduler is gone."""
         with suppress(Exception):  # a scheduler that is gone has said so already
             self.client.unregister_worker_plugin(self.name)
 
@@ -129,12 +130,12 @@ class Cluster:
         return [address for address, about in workers.items() if self.name in about["resources"]]
 
     def run(self, function, items, failed, group_size=1, name=str):
-        """Yield the result of each item, in the order of the items, or Failed. Prints a note at the
-        end. Raises InputError if the scheduler is gone.
+        """Yield the result of each item, in the order of the items, or a Failed. If none failed,
+        prints the seconds and the workers at the end. Raises InputError if the scheduler is gone.
 
         function: called by a worker as function(models, items), with a list of group_size items at
             a time; returns one result for each
-        failed: a dict that is filled with {name(item): reason}
+        failed: a dict that is filled with {name(item): reason}; name: a function item -> str
         """
         begin = time.monotonic()
         for item, result in zip(items, self.results(function, items, group_size)):
@@ -147,7 +148,10 @@ class Cluster:
             note(f"{plural(len(items), 'prompt')} in {seconds}, workers: {workers}")
 
     def results(self, function, items, group_size):
-        """Yield the result of each item, in the order of the items. For function see `run`."""
+        """Yield the result of each item, in the order of the items, or a Failed.
+
+        function: called by a worker as function(models, group_size items), returns their results
+        """
         groups = [items[i : i + group_size] for i in range(0, len(items), group_size)]
         done = {}  # {index of a group: its results}, which wait for groups before it
         next_index = 0
@@ -158,8 +162,8 @@ class Cluster:
                 next_index += 1
 
     def done_groups(self, function, groups):
-        """Send groups (lists of items) to the workers. Yield (index of a group, its list of
-        results) in the order in which the groups are done.
+        """Send groups (lists of items) to the workers. Yield (index of a group, list of the results
+        of its items) in the order in which the groups are done.
 
         No more groups are sent than there are workers: when a worker dies, Dask counts a try
         against every group that the worker holds. Raises InputError if the scheduler is gone.
@@ -186,7 +190,7 @@ class Cluster:
                 self.client.cancel([*running])
 
     def submit(self, function, items):
-        """Send function(models, items) to a worker, and return the Future of its results."""
+        """Let a worker call function(models, items). Returns the Future of its list of results."""
 
         # a function inside of another is sent with its code: the scheduler lacks this module
         def work(name, job, seconds):
@@ -199,8 +203,8 @@ class Cluster:
 
 
 def collect_results(future, items):
-    """Wait for a Future, and return the list of its results: Failed for each item if all workers
-    that tried the group died.
+    """Return the list of results that the Future of a task gives: one for each of the task's items.
+    If every worker that tried the task died, these are all Failed.
     """
     try:
         return future.result()
@@ -219,7 +223,7 @@ def count_local_workers(address):
         raise InputError(
             f"--cluster {address!r}: expected local:N, with 1 to 999 workers, or tcp://HOST:PORT"
         )
-    return match[1] and int(match[1])
+    return int(match[1]) if match[1] else None
 
 
 @contextmanager
@@ -242,12 +246,12 @@ def ignoring_sigint():
     """Let the processes that start in this block ignore Ctrl-C, which a terminal sends to all
     processes. Does nothing on Windows, which cannot block signals.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    can_block = hasattr(signal, "pthread_sigmask")
+    if can_block:
+        resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if can_block:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

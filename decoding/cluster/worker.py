@@ -25,8 +25,10 @@ SOURCES = ("*.py", *(f"{room}/**/*.py" for room in ROOMS))
 
 
 def fingerprints(spec):
-    """{"project" or a model of the ModelSpec: SHA-256 of its files} on this machine."""
-    import gpt2
+    """{"project" or a model of the ModelSpec: SHA-256 of its files} on this machine. Raises
+    InputError if a model is not there.
+    """
+    import gpt2  # here and below: the scheduler, which has this module too, lacks the project
     from checkpoints.files import sha256_of
 
     root = Path(gpt2.__file__).parent
@@ -50,7 +52,9 @@ class Loader(WorkerPlugin):
         self.name, self.payload = name, payload
 
     async def setup(self, worker):
-        """Load the models; Dask calls this on every worker. Raises RuntimeError if it fails."""
+        """Load the models, and announce it; Dask calls this with each of its Workers. Raises
+        RuntimeError if the models cannot be loaded.
+        """
         try:
             await asyncio.to_thread(self.load)
         except Exception as error:  # whatever it is, it concerns this worker only
@@ -64,7 +68,9 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
-        """Load the models. Raises RuntimeError if the files are not those of the sender."""
+        """Load the models, and set `models` and `description`. Raises RuntimeError if the files
+        here are not those of the sender.
+        """
         from backends.machine import machine_name
 
         spec, choices, expected = pickle.loads(self.payload)
@@ -75,8 +81,8 @@ class Loader(WorkerPlugin):
         self.description = machine_name(), spec.kernels_in(self.models)
 
     def work(self, job, seconds):
-        """Call function(models, items), and return the list of its results: Failed for an item that
-        fails. job: pickled (function, items). The process ends if it takes longer than `seconds`.
+        """Call function(models, items), and return a list with the result of each item, a Failed if
+        it fails. job: pickled (function, items). Ends the process if it takes more than `seconds`.
         """
         import numpy as np
 
@@ -102,7 +108,9 @@ def exit_after(seconds):
 
 
 def try_item(function, item):
-    """Call function([item]), and return the item's result: Failed if it raises an error."""
+    """Call function([item]), which returns a list, and return its one result: a Failed if it raises
+    an error.
+    """
     from decoding.cluster.failed import Failed
 
     try:

@@ -56,7 +56,7 @@ def flat(layout, n_threads, n_rows):
 def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
     """The kernel for a weight of that shape; seconds(candidate, n_rows) stands in for the clock."""
 
-    def time_candidates(places, n_rows, candidates):
+    def time_candidates(trial_weights, n_rows, candidates):
         def time(candidate):
             layout = replace(candidate.layout, width=min(candidate.layout.width, shape[1]))
             return seconds(flat(layout, *candidate.schedule), n_rows)
@@ -177,13 +177,13 @@ def test_every_candidate_multiplies(monkeypatch):
     """Each in each place, also where a head is larger than the memory for it."""
     monkeypatch.setattr(autotune, "HEAD_BYTES", 4 * 64 * 250)
     monkeypatch.setattr(autotune, "N_THREADS", 2)
-    places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
+    trial_weights = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + N_HEAD, np.float32)
     for rows in autotune.ROWS_AT_A_TIME:
         candidates = {
             weight: autotune.candidates_of(weight, autotune.layouts_to_try(weight), rows)
             for weight in WEIGHTS
         }
-        times = autotune.time_candidates(places, rows[-1], candidates)
+        times = autotune.time_candidates(trial_weights, rows[-1], candidates)
         assert {weight: set(found) for weight, found in candidates.items()} == {
             weight: set(found) for weight, found in times.items()
         }
@@ -193,9 +193,9 @@ def test_every_candidate_multiplies(monkeypatch):
 @pytest.mark.parametrize("n_bytes, n_blocks", [(1, 1), (1 << 19, 1), (1 << 20, 2), (1 << 30, 2)])
 def test_trials_take_as_much_memory_as_the_model_has_or_is_allowed(monkeypatch, n_bytes, n_blocks):
     monkeypatch.setattr(autotune, "COLD_BYTES", n_bytes)
-    places = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + 2 * N_HEAD, np.float32)
-    assert [weight for weight, _ in places] == n_blocks * WEIGHTS
-    memory = [array for _, array in places]
+    trial_weights = autotune.allocate_trial_weights(WEIGHTS, 3 * N_BLOCK + 2 * N_HEAD, np.float32)
+    assert [weight for weight, _ in trial_weights] == n_blocks * WEIGHTS
+    memory = [array for _, array in trial_weights]
     assert sum(array.size for array in memory) == n_blocks * (N_BLOCK + N_HEAD)
     assert not any(np.shares_memory(a, b) for i, a in enumerate(memory) for b in memory[i + 1 :])
 
