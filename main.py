@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 try:
     # isort: off
-    import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
+    import backends.before_numpy  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from checkpoints.errors import InputError
     from cli.exit_codes import run_for_exit_code, run_program
     from cli.parser import call

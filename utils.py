@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
+import backends.before_numpy  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
 
 import numpy as np
 
