@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 try:
     # isort: off
-    import backends.blas  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
+    import backends.before_numpy  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
     from checkpoints.errors import InputError
     from cli.exit_codes import run_for_exit_code, run_program
     from cli.parser import call
@@ -104,7 +104,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 
 def dispatch(arguments):
-    """Run the command that the first of these words names; generate if none does.
+    """Run the command that the first word (of a list of str) names; generate if that is a flag.
 
     Raises InputError for an unknown command, and what the command raises.
     """
@@ -127,7 +127,7 @@ def dispatch(arguments):
 
 
 def main(arguments):
-    """Run a command line, given as a list of words. Returns the exit code; prints errors."""
+    """Run a command line, given as a list of str. Returns the exit code; prints errors."""
     return run_for_exit_code(lambda: dispatch(arguments))
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-import backends.blas  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
+import backends.before_numpy  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class Backend:
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
-    """The backend of that name, "numpy" or "cupy". Raises InputError if it cannot run here.
+    """The Backend "numpy" or "cupy". Raises InputError if it, or a value for it, cannot be used.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2"
     is tiles 64 columns wide on 2 threads. exact, for NumPy: a position's logits are the same to the
@@ -88,6 +88,7 @@ def nothing_to_wait_for():
 
 
 def cupy_backend(exact, half):
+    """The Backend of CuPy; half: float16. Raises InputError if exact, or without a GPU or CuPy."""
     if exact:
         raise InputError(
             "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
@@ -116,8 +117,8 @@ def cupy_backend(exact, half):
 
 
 def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
-    """Raises InputError if models of these shapes, and their caches for n_texts texts, do not fit
-    into this machine's memory together. loaded: the weights are there already.
+    """Raise InputError if models of these Configs, and their caches for n_texts texts, do not fit
+    into this machine's free memory. loaded: the weights are there already. CuPy is not checked.
     """
     if backend.name != "numpy":
         return  # CuPy says itself what does not fit
@@ -138,7 +139,7 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 
 def build_model(config, read, backend, dtype):
-    """Build a Model of a Config. read(name) -> array of dtype is called once per parameter name."""
+    """Build a Model of a Config. read(name) -> array of dtype, for each name in config.shapes()."""
     lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
@@ -161,8 +162,8 @@ def build_model(config, read, backend, dtype):
 
 
 def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
-    """A function read(name) -> random array, for build_model. The texts of such a model mean
-    nothing, but its times are real.
+    """A function read(name) -> random array, for build_model; scale: their standard deviation. The
+    texts of such a model mean nothing, but its times are real.
     """
     rng, shapes = np.random.default_rng(seed), config.shapes()
 
@@ -194,7 +195,7 @@ def load_model(folder: Path, backend: Backend) -> Model:
 
 
 def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load ([Model], encoder) for a list of sizes or folders: a target, then its drafts.
+    """Load ([Model], encoder) for a list of sizes or folders (str): a target, then its drafts.
 
     weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
     Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
@@ -211,15 +212,16 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
 
 
 def sources_of(sizes, models_dir, weights, download):
-    """([Config], [read], encoder) of [size or folder], where read is that of build_model. Raises
-    InputError, before any weight is read.
+    """([Config], [read], encoder) for a list of sizes or folders. read(name) -> array is the
+    function for build_model; nothing is read yet. The parameters are those of load_models. Raises
+    InputError if a model cannot be found, or vocabularies differ.
     """
     sources = random_sources if weights == RANDOM else stored_sources
     return sources(sizes, models_dir, download)
 
 
 def stored_sources(sizes, models_dir, download):
-    """As sources_of, from checkpoints. Raises InputError also if vocabularies differ."""
+    """The ([Config], [read], encoder) of sources_of for checkpoint folders. Raises InputError."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -235,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """As sources_of, with random weights; the included tokenizer encodes the prompts."""
+    """The ([Config], [read], AnyTokens) of sources_of for random weights. Raises InputError."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:
@@ -248,7 +250,7 @@ def random_sources(sizes, models_dir, download):
 
 
 def config_of(size, models_dir):
-    """The Config of a size, or of a folder that holds at least a config.json. Raises InputError."""
+    """The Config of a size, or of a folder with a config.json. Raises InputError without either."""
     if size in SIZES:
         return SIZES[size]
     folder = locate(size, models_dir)
@@ -261,7 +263,7 @@ def config_of(size, models_dir):
 
 
 class AnyTokens:
-    """Encodes prompts for a model with random weights, to which all ids mean the same."""
+    """The encoder of models with random weights: the included tokenizer's ids modulo n_vocab."""
 
     def __init__(self, n_vocab):
         # the included tokenizer, wherever the user keeps models
@@ -269,5 +271,5 @@ class AnyTokens:
         self.n_vocab = n_vocab
 
     def encode(self, text):
-        """Encode text to [id], each below n_vocab."""
+        """Encode a text to a list of ids, each below n_vocab."""
         return [i % self.n_vocab for i in self.encoder.encode(text)]

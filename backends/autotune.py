@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backends.blas import N_THREADS
+from backends.before_numpy import N_THREADS
 from backends.tiles import (
     ALL,
     GIL_RELEASE_SIZE,

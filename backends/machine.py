@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backends.blas import N_THREADS
+from backends.before_numpy import N_THREADS
 
 
 def processor_name():

@@ -22,7 +22,7 @@ from queue import SimpleQueue
 
 import numpy as np
 
-from backends.blas import N_THREADS
+from backends.before_numpy import N_THREADS
 
 # scores of a layer's attention (heads x new positions x all positions), from which on the heads are
 # shared. With 6,000, passes of 17M after 64 tokens lost more by waking a thread than they gained

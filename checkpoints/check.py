@@ -92,7 +92,7 @@ def examine_files(folder, names_in_folder, tensors, report):
         if not properties:
             report.not_compared.append(f"{name}: no size or checksum of a download")
             continue
-        source = report.try_step(require_same, folder / name, record[name])
+        source = report.try_step(compare_with_source, folder / name, record[name])
         if source:
             report.compared.append(f"{name}: {' and '.join(properties)} as {source} stated")
 
@@ -158,9 +158,9 @@ def stated_properties(stated):
     return [name for name in ("size", *CHECKSUMS) if stated.get(name) is not None]
 
 
-def require_same(path, stated):
-    """Return the URL of the folder that a file came from. Raises InputError if the file differs
-    from its metadata in download.json.
+def compare_with_source(path, stated):
+    """Compare the file at a Path with `stated`, its metadata in download.json: {"url", "size",
+    "etag", ...}. Returns the URL of the folder that it came from. Raises InputError if it differs.
     """
     if problem := difference(path, stated):
         raise InputError(f"{path}: {problem}; delete it, then use python main.py download again")
@@ -168,8 +168,8 @@ def require_same(path, stated):
 
 
 def compare_checksum(tensor):
-    """Return "right", "none stated" or "unknown", as Tensor.checksum. Raises InputError if it is
-    "wrong".
+    """Compare the bytes of a Tensor with their checksum. Returns "right", "none stated", or
+    "unknown" if it cannot be computed here. Raises InputError if it is wrong.
     """
     state = tensor.checksum()
     if state == "wrong":
@@ -186,11 +186,11 @@ def compare_logits(folder, model, tensors):
 
     tensors: {name: Tensor}, whose dtypes decide how far logits may be away
     """
-    rows = json.loads(GOLDEN.read_text())
+    golden = json.loads(GOLDEN.read_text())
     distances = []
-    for row in rows:
-        logits = model.read(row["ids"], model.new_cache())[0]  # [n_vocab]
-        distances.append(distance_of(logits, row))
+    for entry in golden:
+        logits = model.read(entry["ids"], model.new_cache())[0]  # [n_vocab]
+        distances.append(distance_of(logits, entry))
     distance = np.max(distances)  # not max(): NaN stays NaN
     are_equal = distance <= max(TOLERANCE[tensor.dtype] for tensor in tensors.values())
     if folder.name == "124M" and not are_equal:
@@ -199,13 +199,14 @@ def compare_logits(folder, model, tensors):
             "124M again"
         )
     verdict = "are" if are_equal else "are not"
-    prompts = plural(len(rows), "prompt")
+    prompts = plural(len(golden), "prompt")
     return f"logits of {prompts}: {verdict} OpenAI's 124M's, {distance:.2g} away at most"
 
 
 def distance_of(logits, golden):
-    """How far logits [n_vocab] are from a row of GOLDEN: the largest difference for its best
-    tokens, or how far another token is above the last of them, if that is more.
+    """How far logits [n_vocab] are from an entry of GOLDEN, {"top": [id], "logits": [number]}: the
+    largest difference for its best tokens, or how far another token is above the last of them, if
+    that is more. NaN if a logit is NaN.
     """
     best, others = logits[golden["top"]], np.delete(logits, golden["top"])
     too_high = others.max() - golden["logits"][-1]

@@ -23,8 +23,8 @@ OPENAI_FILES = ("checkpoint", "hparams.json", "encoder.json", "vocab.bpe", TF_IN
 
 def fetch_if_wanted(size, models_dir, download):
     """Fetch a model of that size or "owner/name" if `download` is True. If not, ask the person at a
-    terminal, for a known size. Returns the model's folder; None if it is not wanted. Raises as
-    fetch_model.
+    terminal, for a known size. Returns the Path of the model's folder; None if it is not wanted.
+    Raises InputError if it cannot be downloaded.
     """
     at_terminal = sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()
     if not download and size in REPOSITORIES and at_terminal:
@@ -84,7 +84,9 @@ def fetch_from_first_source(sources, size, folder):
 
 
 def fetch_from_openai(size, folder):
-    """Download the missing files of a size from OpenAI, or the mirror. Raises as transfer.fetch."""
+    """Download the missing files of a size into a folder (a Path) from OpenAI, or the mirror.
+    Raises HttpError if a file cannot be had, InputError for a full disk.
+    """
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
         fetch(f"{base.rstrip('/')}/{size}", folder / name)
@@ -92,7 +94,8 @@ def fetch_from_openai(size, folder):
 
 def fetch_from_hugging_face(size, folder):
     """Download the missing files of a size or "owner/name" from Hugging Face, or the mirror: the
-    weights in one file, else in several. Raises as transfer.fetch.
+    weights in one file, else in several. Raises HttpError if a file cannot be had, InputError for a
+    full disk.
     """
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"

@@ -53,8 +53,10 @@ def delete(path):
 
 
 def check_output(flag, path, endings):
-    """Raises InputError unless a new file of that name, with one of these endings, can be written:
-    a file that is there already may be an input, or hours of work.
+    """Raises InputError unless a new file `path`, with one of these endings, can be written: a file
+    that is there already may be an input, or hours of work. Creates files to try, and deletes them.
+
+    flag: the name of the setting, for the message; endings: a tuple of str, ("",) for any
     """
     text, path = str(path), Path(path)
     if not (path.name and text.endswith(endings)):
@@ -118,6 +120,6 @@ def replace_atomically(path):
 
 
 def write_atomically(path, text):
-    """Write text to a new file, completely or not at all."""
+    """Write text to a new file, completely or not at all. Raises as `create_atomically`."""
     with create_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

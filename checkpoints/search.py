@@ -54,7 +54,8 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
     """Return the Path of a model's folder, also in Hugging Face's cache. A missing model is
     downloaded if `download` is True, or if the person at a terminal says yes.
 
-    size: as in locate. Raises InputError that says which models there are, and what to do.
+    size: a name in models_dir, a path, or an "owner/name" of Hugging Face. Raises InputError, which
+    says which models there are, if there is no such model.
     """
     folder = locate(size, models_dir)
     # an incomplete folder in the models directory may be an interrupted download: see below
@@ -73,7 +74,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
 
 def not_found_message(size, models_dir, folder):
-    """The error message for a model without a folder (None), or with an incomplete folder."""
+    """The error message for a model. folder: the Path of its incomplete folder, or None without."""
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:

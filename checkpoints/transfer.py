@@ -95,8 +95,8 @@ def reason_for(error):
 
 
 def require_complete(part, stated):
-    """Raises Retry, and deletes the file, if it is not as the server stated: a resumed download
-    could only add to it.
+    """Deletes the file `part` and raises Retry, if it is not as the server stated: a resumed
+    download could only add to it. stated: its metadata, {"url", "size", "etag", ...}
     """
     if problem := difference(part, stated):
         part.unlink()
@@ -120,9 +120,9 @@ def download_rest(url, name, part, record):
     elif n_have == stated["size"]:
         return
     with request(url, n_have, stated) as reply:
-        if reply.status_code in (206, 416) and not (
-            can_resume and continues_download(reply, n_have, stated)
-        ):
+        # 206: bytes from the middle of a file; 416: the server's file has no byte n_have
+        is_resumed = can_resume and continues_download(reply, n_have, stated)
+        if reply.status_code in (206, 416) and not is_resumed:
             part.unlink(missing_ok=True)
             raise Retry("the file on the server has changed")
         require_file(reply)
@@ -161,7 +161,7 @@ def request(url, n_have, stated):
 
 
 def require_space(part, n_bytes):
-    """Raises InputError if n_bytes more do not fit on the disk of a file."""
+    """Raises InputError if n_bytes more do not fit on the disk that the file `part` is on."""
     free = shutil.disk_usage(part.parent).free
     if n_bytes > free:
         figures = f"{n_bytes / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
@@ -175,7 +175,9 @@ def continues_download(reply, n_have, stated):
 
 
 def require_file(reply):
-    """Raises HttpError or Retry if a reply does not contain the file, or the rest of it."""
+    """Raises HttpError if a reply does not contain the file, or the rest of it: Missing if it is
+    not there. Raises Retry instead if another attempt may succeed. reply: a requests.Response
+    """
     status, headers = reply.status_code, reply.headers
     if status in (408, 425, 429) or status >= 500:
         raise Retry(f"the server answers {status}")

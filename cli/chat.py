@@ -36,7 +36,7 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     trace: bool = flag(False, "print what speculates round by round, every token marked")
 
     def as_generate_settings(self):
-        """The Settings of generate with the same values, and defaults for its other flags."""
+        """The cli.flags.Settings of generate with the same values, and defaults for other flags."""
         return Settings(**self.as_dict())
 
 
@@ -69,13 +69,15 @@ HEADINGS = {  # {the first command below it: heading}
 }
 
 
-def pairs_by_decoder(pair):
-    """{decoder: the Pair it runs with}, of the DECODERS that the models of a Pair allow."""
+def pairs_by_decoder(pair: Pair) -> dict[str, Pair]:
+    """{decoder: the Pair it runs with}, for those DECODERS that the models of this Pair allow:
+    without a draft model, there is neither "speculative" nor "draft".
+    """
     pairs = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
     if not pair.draft.is_lookup:
         pairs["speculative"] = pair
-    if pair.draft.standalone_model:
-        pairs["draft"] = Pair(pair.draft.standalone_model, None, pair.encoder)
+    if pair.draft.standalone_model:  # the draft model as a target without a draft
+        pairs["draft"] = Pair(pair.draft.standalone_model, draft=None, encoder=pair.encoder)
     return pairs
 
 
@@ -83,34 +85,43 @@ class Console:
     """A session of chat: its settings, its models, and totals of what it generated.
 
     running: whether the session goes on
-    on: the set of DECODERS that prompts go to
-    pairs: {decoder: Pair} of those that the models allow
+    current: the present ChatSettings
+    active: the set of DECODERS that are on: every prompt goes to all of them
+    pairs: {decoder: Pair} of the decoders that the models allow
     totals: {decoder: Counter of texts, tokens, seconds, ...}
     """
 
     def __init__(self, settings, answers):
-        """Load the models of ChatSettings. answers: the file that commands answer to."""
-        self.answers, self.running, self.on = answers, True, {"speculative"}
+        """Load the models of ChatSettings. answers: the text file to which commands print."""
+        self.answers = answers
+        self.running = True
+        self.active = {"speculative"}
         self.totals = {decoder: Counter() for decoder in DECODERS}
         self.load(settings)
 
     def load(self, settings):
-        """Load the models of these ChatSettings, and turn off decoders that they do not allow.
-        Prints their names on stderr. If it raises InputError, the session is as it was.
+        """Load the models of these ChatSettings, warm up each decoder, and print the models' names
+        on stderr. Turns off the decoders that the models do not allow; if none is left, turns on
+        another. Raises InputError if the models cannot be used; the session is then as it was.
         """
-        pair = load_pair(settings.as_generate_settings())
-        pairs, config = pairs_by_decoder(pair), config_from(settings.as_generate_settings())
-        prompt = Prompt(1, "", [pair.encoder.end_of_text or 0], settings.seed)
+        generate_settings = settings.as_generate_settings()
+        loaded = load_pair(generate_settings)
+        pairs, config = pairs_by_decoder(loaded), config_from(generate_settings)
+        prompt = Prompt(1, "", [loaded.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
             config.new_run(pair, prompt).warm_up()
+        # nothing can fail from here on
         self.current, self.pairs = settings, pairs
-        self.on &= pairs.keys()
-        self.on = self.on or {"speculative" if "speculative" in pairs else "ngram"}
+        self.active &= pairs.keys()
+        if not self.active:
+            self.active = {"speculative" if "speculative" in pairs else "ngram"}
         target, draft = settings.target_model_size, settings.draft_model_size
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def answer(self, line):
-        """Run one line of input: a command, or a prompt. Prints an error as one line on stderr."""
+        """Run one line of input, a str: a command if it begins with one slash, else a prompt. An
+        error that the user can put right is printed as one line on stderr.
+        """
         try:
             if line.strip() in ("quit", "exit", "/exit"):
                 self.quit()
@@ -118,20 +129,22 @@ class Console:
                 word, _, argument = line[1:].partition(" ")
                 self.run_command(word, argument)
             elif line.strip():
-                self.prompt(line.removeprefix("/"))
+                self.continue_text(line.removeprefix("/"))
         except UNUSABLE as error:
             # the message names flags: name the commands that change them
             command_of = lambda match: NAMES.get(match[1], match[1])
             print_error(re.sub(r"(?<!\S)--(\w+)", command_of, str(error)))
 
-    def prompt(self, text):
-        """Continue a text with every decoder that is on, and print what they write. Raises
-        InputError if none is on, or the text cannot be continued.
+    def continue_text(self, text):
+        """Continue a text with every decoder that is on, and print what they write and, on stderr,
+        their figures. Raises InputError if none is on, or the text cannot be continued.
         """
-        if not self.on:
+        if not self.active:
             raise InputError("no decoder is on: try /target on")
-        for decoder in [decoder for decoder in DECODERS if decoder in self.on]:
-            if len(self.on) > 1:
+        for decoder in DECODERS:  # in this order; `active` has none
+            if decoder not in self.active:
+                continue
+            if len(self.active) > 1:
                 print(f"[{decoder}]")
             pair = self.pairs[decoder]
             prompt = Prompt.from_text(text, pair, self.current.seed)
@@ -141,16 +154,20 @@ class Console:
             watcher = Trace(pair.encoder) if traced else Stream(pair.encoder, opening)
             config = config_from(self.current.as_generate_settings())
             result = config.new_run(pair, prompt).finish(watcher)
-            if traced:
+            if traced:  # a Stream has printed the text already
                 print(opening + result["text"])
             self.add_to_totals(decoder, result)
 
     def add_to_totals(self, decoder, result):
-        """Add what Run.finish returned to the totals of a decoder, and print it on stderr."""
+        """Add a text to the totals of its decoder, and print its figures as a line on stderr.
+
+        result: the dict that Run.finish returned for the text
+        """
         n_tokens, seconds = len(result["token_ids"]), result["seconds"]
+        # without drafts, a round writes one token
         total = {"texts": 1, "tokens": n_tokens, "seconds": seconds, "rounds": n_tokens}
         line = f"{decoder}: {n_tokens} tokens in {seconds:.2f} s, {n_tokens / seconds:.1f} tokens/s"
-        if "examined" in result:
+        if "examined" in result:  # it has drafted
             total |= {name: result[name] for name in ("rounds", "examined", "accepted")}
             line += ", {accepted} of {examined} examined drafted tokens accepted".format(**total)
             line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
@@ -160,8 +177,11 @@ class Console:
     # ------------------------------------------------------------ commands
 
     def run_command(self, word, argument):
-        """Run the command "/word argument". Raises InputError if it cannot be run."""
-        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
+        """Run the command "/word argument" and print its answer; the case of the word does not
+        count. Raises InputError for an unknown command, or an argument that it does not take.
+        """
+        name_in_lower_case = {name.lower(): name for name in COMMANDS}
+        name = name_in_lower_case.get(word.lower())
         if name is None:
             names = [f"/{name}" for name in COMMANDS]
             expected = "one of those that /help lists, or // to begin a prompt with a slash"
@@ -183,23 +203,26 @@ class Console:
             actions[name]()
 
     def value(self, name):
-        """The value of one of SETTINGS; of a decoder, whether it is on."""
+        """The present value of a command in SETTINGS: that of its flag, or True if it is a decoder
+        that is on, False if it is a decoder that is off.
+        """
         if name in DECODERS:
-            return name in self.on
+            return name in self.active
         return getattr(self.current, FLAGS[name].name)
 
     def change(self, name, text):
-        """Change one of SETTINGS to the value in a text, as parse_setting reads it. Raises
-        InputError, and changes nothing, if it cannot have that value.
+        """Set the flag of a command in SETTINGS, or turn a decoder on or off, as the text behind
+        the command says (see parse_setting). Raises InputError, and changes nothing, for a value
+        that is not allowed, and for a decoder whose draft model is not loaded.
         """
         value = parse_setting(name, text, self.value(name))
         if name in FLAGS:
             self.current = self.current.replace(**{FLAGS[name].name: value})
         elif not value:
-            self.on.discard(name)
+            self.active.discard(name)
         elif name in self.pairs:
-            self.on.add(name)
-        else:
+            self.active.add(name)
+        else:  # a decoder to turn on, which self.pairs lacks
             advice = f"try /reload {self.current.target_model_size} and a draft's size"
             raise InputError(f"{name}: there is no draft model; {advice}")
 
@@ -207,6 +230,7 @@ class Console:
         print(line, file=self.answers)
 
     def print_setting(self, name):
+        """Print the present value of a command in SETTINGS, such as "top_k 0" or "draft off"."""
         value = self.value(name)
         if isinstance(value, bool):
             shown = "on" if value else "off"
@@ -219,8 +243,8 @@ class Console:
             self.print_setting(name)
 
     def reload(self, argument):
-        """Load the models named in a text "TARGET DRAFT"; without one or both, the present ones.
-        Raises InputError.
+        """Load the models named in a text "TARGET DRAFT" (str). A name that is missing stays as it
+        is. Raises InputError, and changes nothing, for more names or models that cannot be used.
         """
         try:
             sizes = shlex.split(argument)
@@ -229,7 +253,8 @@ class Console:
         if len(sizes) > 2:
             raise InputError(f"reload {argument!r}: expected a target, and a draft at most")
         names = "target_model_size", "draft_model_size"
-        self.load(self.current.replace(**dict(zip(names, sizes))))
+        changes = dict(zip(names, sizes))  # zip ends with the shorter: no size, no change
+        self.load(self.current.replace(**changes))
 
     def print_stats(self):
         """Print a table of the totals of each decoder that has written a text."""
@@ -258,12 +283,13 @@ class Console:
 
 
 def parse_setting(name, text, value):
-    """The new value of one of SETTINGS, from the text behind its command. value: the present one.
+    """The new value of a command in SETTINGS. text: what stands behind the command; value: the
+    present value.
 
-    A text is read as that of a flag, or is "on" or "off". Without a text, the value stays; one that
-    is on or off changes to the other. Raises InputError for a text that is no value.
+    A bool takes "on" or "off"; without a text, it changes to its opposite. Other values are read as
+    on the command line; without a text, they stay. Raises InputError for a text that is no value.
     """
-    if name == "stop":
+    if name == "stop":  # an empty text is a value here: nothing turns --stop off
         return text.replace(r"\n", "\n")
     word = text.strip()
     if isinstance(value, bool):
@@ -283,7 +309,9 @@ def install_line_editing():
         return
 
     def completion(text, n):
-        """Completion number n of a text, or None behind the last, as readline asks for it."""
+        """Command number n, from 0, of those that begin with a text; None if there are fewer.
+        readline calls this for n = 0, 1, 2 ... until it gets None.
+        """
         completions = [f"/{name}" for name in COMMANDS if f"/{name}".startswith(text)]
         return completions[n] if n < len(completions) else None
 
@@ -297,7 +325,7 @@ def chat(settings: ChatSettings):
     what can be changed.
     """
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    # "sig": a byte-order mark is no text
+    # a pipe is UTF-8; "sig": a byte-order mark is no text. A terminal keeps its own encoding
     encoding = None if interactive else "utf-8-sig"
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
     console = Console(settings, answers=sys.stdout if interactive else sys.stderr)

@@ -11,7 +11,7 @@ from cli.hints import only_word
 from utils import get_backend, load_model
 
 
-def check(*size_or_folder, settings: Folder):
+def check(*size_or_folder: str, settings: Folder):  # exactly one word; Folder: its flags
     """Load a model as a run does, then compare it with what is known of it: its files with the
     sizes and checksums of their download, its tensors with their checksums, and 124M with the
     logits of OpenAI's.
@@ -20,7 +20,8 @@ def check(*size_or_folder, settings: Folder):
     that was compared is wrong, else 1. What could not be compared is listed.
     """
     size = only_word("check", size_or_folder)
-    # also an incomplete folder: the examination says what it lacks
+    # locate also returns an incomplete folder, and the report says what it lacks; find_folder says
+    # what to do if there is none
     folder = locate(size, settings.models_dir) or find_folder(size, settings.models_dir)
     report = examine(folder, partial(load_model, backend=get_backend("numpy", "plain")))
     print(printable(str(folder)))  # a folder may have any name

@@ -18,7 +18,7 @@ class DownloadSettings(Folder):
     )
 
 
-def download(*sizes, settings: DownloadSettings):
+def download(*sizes: str, settings: DownloadSettings):
     """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
     machine has them.
 

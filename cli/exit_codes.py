@@ -43,8 +43,8 @@ def print_error(problem):
 
 
 def run_for_exit_code(run):
-    """Call run() and return the exit code, 0 if it succeeds. An error that the user can put right
-    is printed as one line on stderr; a bug keeps its exception.
+    """Call run() and return the exit code: 0 if it succeeds, else 2, 130 or 141. Prints an error
+    that the user can put right as one line on stderr. Any other exception passes: it is a bug.
     """
     try:
         # a model that overflows is reported once, where its logits are used
@@ -63,7 +63,7 @@ def run_for_exit_code(run):
     except OSError as error:
         broken_pipe = isinstance(error, BrokenPipeError)
         with suppress(OSError):
-            sys.stdout.flush()  # it may be another file that cannot be written
+            sys.stdout.flush()  # the error may be of another file
         if broken_pipe or error.filename in (None, OUTPUT):
             # leave nothing in the buffer that Python would flush again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,24 +76,25 @@ def run_for_exit_code(run):
 
 
 def exit_on_signal(number, frame):
-    """Handle a signal by SystemExit, an exception, so that unfinished files are deleted."""
+    """Handle a signal: raise SystemExit, so that `finally` blocks delete unfinished files."""
     sys.exit(128 + number)
 
 
 def run_program(main):
-    """Install signal handlers, replace streams that are closed, call main(), and exit with the code
-    that it returns.
+    """Install signal handlers, replace sys.stdout and streams that are closed, call main(), and end
+    the process with the exit code (int) that it returns.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP
-        # nohup has SIGHUP ignored
+        # under nohup, SIGHUP is ignored (SIG_IGN): keep that
         if number and signal.getsignal(number) == signal.SIG_DFL:
             signal.signal(number, exit_on_signal)
-    # the shell may have closed them
+    # a stream that the shell has closed is None
     sys.stdin = sys.stdin or open(os.devnull)
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w", errors="backslashreplace")
+    # the same stream, but errors have a file name, and characters it cannot write become "?"
     options = {
         name: getattr(sys.stdout, name) for name in ("encoding", "line_buffering", "write_through")
     }

@@ -27,7 +27,7 @@ class ExportSettings(Folder):
             raise SettingError("out", "missing: expected the name of the new file or folder")
 
 
-def export(*size_or_folder, settings: ExportSettings):
+def export(*size_or_folder: str, settings: ExportSettings):  # exactly one word
     """Write a model and its tokenizer in the format of another inference engine, in float32.
 
     Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
@@ -41,7 +41,8 @@ def export(*size_or_folder, settings: ExportSettings):
     size = only_word("export", size_or_folder)
     folder = find_folder(size, settings.models_dir)
     out = settings.out
-    stored_sources([size], settings.models_dir, False)  # only what can be loaded here
+    # raises InputError for a model that could not be loaded here
+    stored_sources([size], settings.models_dir, download=False)
     try:
         if settings.format == "gguf":
             check_output("out", out, (".gguf",))

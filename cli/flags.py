@@ -23,21 +23,21 @@ FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a
 
 
 def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
-    """Return a dataclass field that is a flag.
+    """Return a dataclass field that is a flag. The type of its default is the type of its value.
 
     meaning: what --help says
     reader: a function text -> value, if the type of the default does not say how to read a value
     limits: the Limits of a number. choices: the values allowed, if they are few
-    conflicts: the flags that cannot be given with it, as "flag flag=value"
+    conflicts: the flags, or values of flags, that it excludes, as "flag flag=value"
     """
     about = {"meaning": meaning, "reader": reader, "limits": limits, "choices": choices}
     return field(default=default, metadata=about | {"conflicts": conflicts.split()})
 
 
 def check_value(setting, value):
-    """Raise SettingError if the value of a field that `flag` made is outside what is allowed."""
+    """Raise SettingError for a value that is not allowed. setting: a field that `flag` made."""
     limits, choices = setting.metadata["limits"], setting.metadata["choices"]
-    if limits and value != AUTO:
+    if limits and value != AUTO:  # --K takes a number or auto
         check_number(setting.name, value, limits)
     if choices:
         check_choice(setting.name, value, *choices)
@@ -70,7 +70,7 @@ class Group:
         return getattr(self, name) != getattr(type(self), name)
 
     def replace(self, **changes):
-        """Return a checked copy with these values of flags changed."""
+        """Return a checked copy with these values of flags changed. Raises SettingError."""
         return dataclasses.replace(self, **changes)
 
     def as_dict(self):
@@ -78,13 +78,13 @@ class Group:
         return dataclasses.asdict(self)
 
 
-def check_conflicts(*groups):
-    """Raise SettingError if flags of these groups are set that cannot be given together."""
+def check_conflicts(*groups: Group):
+    """Raise SettingError if two flags are set, in these settings, that cannot be given together."""
     for group in groups:
         for setting in dataclasses.fields(group):
             if not group.is_set(setting.name):
                 continue
-            for conflict in setting.metadata["conflicts"]:
+            for conflict in setting.metadata["conflicts"]:  # "trace", or "mode=both"
                 if any(other_group.is_set(conflict) for other_group in groups):
                     problem = f"with --{conflict.replace('=', ' ')}: expected one of the two"
                     raise SettingError(setting.name, problem)
@@ -139,7 +139,7 @@ class Models(Target):
         return parse_list("draft_model_size", self.draft_model_size)
 
     def check(self):
-        """Raise SettingError for the draft "none", as other programs call decoding without one."""
+        """Raise SettingError for the draft "none", which turns drafting off in other programs."""
         if self.draft_model_size.lower() == "none":
             expected = "expected a draft; to decode without one, give --mode autoregressive"
             raise SettingError("draft_model_size", f"{self.draft_model_size}: {expected}")
@@ -184,7 +184,7 @@ class Sampling(Group):
 
     @property
     def to_probs(self):
-        """The SamplingParams of the one temperature: a function logits -> probabilities."""
+        """The SamplingParams, a function logits -> probabilities, of the only temperature."""
         (to_probs,) = self.sampling_params().values()
         return to_probs
 
@@ -348,20 +348,20 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         """Raise InputError if --mistake is unknown, or changes code that these flags never run."""
         if not self.mistake:
             return
-        from cli.hints import find_mistake
+        from cli.hints import find_mistake  # here: a plain run makes no mistake
         from proving.mistakes import require_usable
 
         find_mistake(self.mistake)
         # shared noise or a reader's rule decides in place of the token and the block rule
         rule_name = "other" if self.coupled or self.rule else self.rule_name
         require_usable(self.mistake, rule_name, self.draft_model_size)
-        if (self.rule_name, self.verification) == ("token", "block"):
+        if self.rule_name == "token" and self.verification == "block":
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
 
     @property
     def decoders(self):
-        """The names of the decoders to run, in order: "autoregressive", "speculative" or both."""
+        """The names of the decoders to run, a tuple: "autoregressive", "speculative" or both."""
         return ("autoregressive", "speculative") if self.mode == "both" else (self.mode,)
 
     @property
@@ -370,13 +370,13 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         return "speculative" in self.decoders
 
     def as_json(self, prompt, seed, ids=()):
-        """The "settings" of a JSON object: the flags of a run that writes this one text again.
+        """{flag: value} of a run that writes this text again: the "settings" of a JSON object.
 
-        prompt: the text, or None for a prompt of token ids; seed: that of this prompt
+        prompt: the text, or None for a prompt of token ids (ids); seed: that of this prompt
         """
-        prompt_ids = None if prompt is not None else list(ids)
-        of_prompt = {"prompt": prompt, "prompt_ids": prompt_ids}
-        return of_prompt | self.as_dict() | {"seed": seed, "verification": self.rule_name}
+        prompt_ids = list(ids) if prompt is None else None
+        prompt_flags = {"prompt": prompt, "prompt_ids": prompt_ids}
+        return prompt_flags | self.as_dict() | {"seed": seed, "verification": self.rule_name}
 
 
 DEFAULTS = Settings().as_dict()

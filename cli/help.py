@@ -14,8 +14,8 @@ HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine
 
 
 def by_heading(flags):
-    """Group {name: Flag} as {heading: list of Flags}, in the order that all commands show them: a
-    command's own flags first.
+    """Group {name: Flag} as {heading: list of Flags}, in the order of --help: a command's own flags
+    first, then HEADINGS.
     """
     groups = {}
     for flag in flags.values():
@@ -36,12 +36,15 @@ def default_text(flag):
 
 def format_flag(flag, width):
     """The text of one Flag in --help, `width` columns wide: its name, default and meaning."""
-    value = "" if isinstance(flag.default, bool) else " ..."
     default = default_text(flag)
     if default:
-        value = f" (default {default})"
+        suffix = f" (default {default})"
+    elif isinstance(flag.default, bool):
+        suffix = ""  # it takes no value
+    else:
+        suffix = " ..."
     meaning = textwrap.fill(flag.meaning, width - 6, break_on_hyphens=False)
-    return f"  --{flag.name}{value}\n{textwrap.indent(meaning, ' ' * 6)}"
+    return f"  --{flag.name}{suffix}\n{textwrap.indent(meaning, ' ' * 6)}"
 
 
 def source_docstring(command):
@@ -51,7 +54,9 @@ def source_docstring(command):
 
 
 def usage_line(command, program=None):
-    """How to call a command: "Usage: python main.py download [SIZES ...] [--FLAG VALUE ...]"."""
+    """How to call a command function: "Usage: python main.py download [SIZES ...] [--FLAG VALUE
+    ...]". program: what stands after "python", by default main.py and the function's name.
+    """
     if program is None:
         program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
     words = [f"Usage: python {program}"]
@@ -75,9 +80,10 @@ def format_help(command, flags, program=None):
     """The text of --help, as wide as the terminal: how to call a command function, its docstring,
     its flags ({name: Flag}), then the sections of the docstring, such as "Examples:".
 
-    program: as for cli.parser.call
+    program: what stands after "python" in the call, by default main.py and the function's name
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    # a section begins with a line of its own, such as "Examples:"
     introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", source_docstring(command))
     blocks = [usage_line(command, program), wrap_paragraphs(introduction, width)]
     for heading, group in by_heading(flags).items():
@@ -94,7 +100,7 @@ def format_markdown(flags):
             meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning)
             # a path of this machine is shown as it is in the project
             default = re.sub(r"^.*[/\\]models$", "models", default_text(flag))
-            value = f" ({default})" if default else ""
-            lines.append(f"- `--{flag.name}`{value}: {meaning}")
+            suffix = f" ({default})" if default else ""
+            lines.append(f"- `--{flag.name}`{suffix}: {meaning}")
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks)

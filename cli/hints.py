@@ -40,9 +40,10 @@ def close_names(word, names):
     if not typed:
         return []
     same_meaning = [name for name in names if typed in names_elsewhere(name)]
-    longer = [name for known, name in by_normalized.items() if known.startswith(typed)]
+    completions = [name for known, name in by_normalized.items() if known.startswith(typed)]
     similar = difflib.get_close_matches(typed, by_normalized, cutoff=0.75)
-    return same_meaning or longer or [by_normalized[known] for known in similar]
+    # the first of these lists that is not empty
+    return same_meaning or completions or [by_normalized[known] for known in similar]
 
 
 def normalized(name):
@@ -60,16 +61,18 @@ def names_elsewhere(name):
 
 
 def unknown_message(kind, word, names, expected=""):
-    """The error message for a word that is none of `names`: it lists the close names, or else says
-    what is `expected`, by default all names. kind: "command", "flag" or "argument".
+    """The error message for a word that is none of `names` (a list of str): it lists the close
+    names; without any, the text `expected`, or all names. kind: "command", "flag" or "argument".
     """
     close = " or ".join(close_names(word, names))
     return f"unknown {kind} {word!r}: expected {close or expected or ', '.join(names)}"
 
 
 def find_mistake(name):
-    """Return the Mistake of that name. Raises InputError, which lists close names or all."""
-    from proving.mistakes import MISTAKES, get_mistake
+    """Return the Mistake (of proving.mistakes) of that name. Raises InputError for an unknown name;
+    the message lists close names, or all.
+    """
+    from proving.mistakes import MISTAKES, get_mistake  # here: only --mistake needs it
 
     close = close_names(name, MISTAKES)
     if close and name not in MISTAKES:
@@ -78,7 +81,9 @@ def find_mistake(name):
 
 
 def only_word(command, words):
-    """The one size or folder that is given after a command. Raises InputError for none or more."""
+    """The size or folder given after a command: the one item of `words`. Raises InputError for none
+    or more. command: its name, for the message.
+    """
     if len(words) != 1:
         given = " ".join([command, *words])
         raise InputError(f"{given}: expected one size or folder after {command}")

@@ -33,14 +33,15 @@ class Flag:
     reader: Callable | None
 
     def parse(self, text):
-        """The value of a text, of the type of the default. A flag that may be repeated has a tuple
-        of texts as its value, and takes them as JSON.
+        """The value in a text: what `reader` returns, else a value of the type of the default.
+        The text of a flag that may be repeated is the JSON list of its values, as normalize_words
+        writes it; their tuple is returned, and a value may be empty.
 
-        Raises SettingError if it has no value. An empty text is refused, because a shell makes one
-        of a variable that is not set; only a flag that may be repeated takes it.
+        Raises SettingError if the text has no such value, or is empty: a shell makes an empty text
+        of a variable that is not set.
         """
         expected_type = type(self.default)
-        if expected_type is tuple:
+        if expected_type is tuple:  # the flag may be repeated
             return tuple(json.loads(text))
         if not text:
             raise SettingError(self.name, "'': expected a value; give one, or leave the flag out")
@@ -56,7 +57,7 @@ class Flag:
 
 
 def first_declaring(group, name):
-    """The most general class of a dataclass that declares the field `name`."""
+    """The most general base class of the dataclass `group` that declares the field `name`."""
     for cls in reversed(group.__mro__):
         if name in inspect.get_annotations(cls):
             return cls
@@ -79,8 +80,8 @@ def flags_in(group):
 
 
 def groups_of(command):
-    """Return ({parameter: dataclass of flags} of a command function, whether it has a parameter
-    *words).
+    """Return ({parameter: the dataclass of flags that annotates it}, whether the function also has
+    a parameter *words), for a command function.
     """
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
@@ -96,7 +97,7 @@ def flags_of(command):
 def normalize_words(words, flags, takes_words):
     """Write each flag of a command line as one word, after the words without a flag.
 
-    ["a", "--K", "4", "--json"] -> ["a", "--K=4", "--json=True"]
+    ["--K", "4", "a", "--json"] -> ["a", "--K=4", "--json=True"]
 
     flags: {name: Flag} of the command; takes_words: whether it takes words without a flag. Returns
     None if a word asks for help. Raises InputError for an unknown word or a missing value.
@@ -127,7 +128,7 @@ def normalize_words(words, flags, takes_words):
 
 
 def refuse_word(word, flags):
-    """Raise InputError for a word that is no flag of the command; it names close flags."""
+    """Raise InputError for a word that is none of flags ({name: Flag}); it names close flags."""
     from cli.hints import unknown_message  # here: a word that is known needs no hint
 
     names = [f"--{name}" for name in flags]
@@ -141,28 +142,28 @@ def call(command, words, program=None):
     """Run a command function with the words of a command line, or print its help if a word asks
     for it. Raises InputError for an unknown flag and for a value that cannot be used.
 
-    program: how the command is called, for its help; by default main.py and the function's name
+    program: what stands after "python" in its help; by default main.py and the function's name
     """
-    flags, (groups, takes_words) = flags_of(command), groups_of(command)
+    flags = flags_of(command)
+    groups, takes_words = groups_of(command)
     asks_for_lists = words == ["--help=markdown"]
     if not asks_for_lists:
         words = normalize_words(words, flags, takes_words)
     if asks_for_lists or words is None:
         from cli.help import format_help, format_markdown  # here: a run needs no help
 
-        shown = format_markdown(flags) if asks_for_lists else format_help(command, flags, program)
-        print(shown)
+        print(format_markdown(flags) if asks_for_lists else format_help(command, flags, program))
         return
 
     def run(*plain, **values):
-        """Call the command with its dataclasses, made from {name of a flag: value}."""
+        """Call the command with its words and dataclasses, made from {name of a flag: value}."""
         arguments = {}
         for name, group in groups.items():
             fields = {field.name for field in dataclasses.fields(group)}
             arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
         command(*plain, **arguments)
 
-    # Fire parses each value with the function given for its flag, and plain words as str
+    # for Fire: parse the value of each flag with Flag.parse, words without a flag with str
     run = fire.decorators.SetParseFn(str)(run)
     run = fire.decorators.SetParseFns(**{flag.name: flag.parse for flag in flags.values()})(run)
     fire.Fire(run, words, name="main.py")

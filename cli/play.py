@@ -72,7 +72,9 @@ def play(settings: PlaySettings):
     kernels = kernels_in(run_settings, pair)
 
     def describe(prompt, **changes):
-        """What the page says of the run of a Prompt with these changed flags."""
+        """What the page says of a run of this Prompt: the dict of describe_run. changes: values of
+        flags in place of those of the command line.
+        """
         as_json = run_settings.replace(**changes).as_json(prompt.text, prompt.seed)
         return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
 
@@ -80,9 +82,9 @@ def play(settings: PlaySettings):
         with tqdm(desc="The page's run", leave=False, disable=None) as bar:
 
             def tell(done=0, total=None):
-                """Show how much of the run is done."""
+                """Draw the bar: so many tokens or rules are done, of so many (None: unknown)."""
                 bar.total, bar.n = total, done
-                bar.update(0)
+                bar.update(0)  # draws it
 
             data = finished_run(describe, pair, tell)
         write_atomically(settings.save, page_of(data))

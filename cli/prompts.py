@@ -35,19 +35,25 @@ BUILT_IN = "the built-in prompts"
 def prompt_of_record(record, where):
     """The prompt in a JSON value, which is a str or an object with one of FIELDS.
 
-    Raises InputError, which begins with `where`, if there is none.
+    {"instruction": "Add.", "input": "1 and 2"}  ->  "Add.\\n1 and 2"
+    {"turns": ["How far?", "And back?"]}  ->  "How far?"
+
+    Raises InputError if there is none; its message begins with `where`, the place in a file.
     """
     if isinstance(record, str):
         return record
-    fields = record if isinstance(record, dict) else {}
-    field = next((name for name in FIELDS if name in fields), None)
-    text = fields.get(field)
-    if field == "turns" and isinstance(text, list) and text:
-        text = text[0]
-    texts = [text]
-    if field == "instruction":
-        texts.append(record.get("input") or "")
-    if not all(isinstance(text, str) for text in texts):
+    field = None
+    if isinstance(record, dict):
+        field = next((name for name in FIELDS if name in record), None)
+    if field is None:
+        texts = []
+    elif field == "turns" and isinstance(record[field], list):
+        texts = record[field][:1]
+    elif field == "instruction":
+        texts = [record[field], record.get("input") or ""]
+    else:
+        texts = [record[field]]
+    if not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{where}: expected text under one of {', '.join(FIELDS)}")
     return "\n".join(filter(None, texts))
 
@@ -69,7 +75,7 @@ def hellaswag_contexts(lines):
     if not lines[-1]:
         lines = lines[:-1]  # the last line break begins no line
     n_blocks, n_extra_lines = divmod(len(lines), 6)
-    labels = lines[1::6]
+    labels = lines[1::6]  # the second line of a block is the number of its right ending
     are_labels = all(re.fullmatch(r"\s*[0-3]\s*", label) for label in labels)
     if n_extra_lines or n_blocks < 2 or not are_labels:
         return []
@@ -77,25 +83,26 @@ def hellaswag_contexts(lines):
 
 
 def parse_prompts(path):
-    """Read a file of prompts in any form. Returns ([(place, prompt)], the name of the form).
+    """Read a file of prompts in any form. Returns ([(place, prompt)], the form in words, such as
+    "JSON Lines"). A place in the file is "line 3", or "item 3" of a JSON array.
 
-    A place is "line 3", or "item 3" of a JSON array. Raises InputError for a file or a prompt that
-    cannot be read.
+    Raises InputError for a file or a prompt that cannot be read.
     """
     lines = read_lines(path)
-    places = [(f"line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
-    first = places[0][1].strip() if places else ""
+    filled_lines = [(f"line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
+    first_line = filled_lines[0][1].strip() if filled_lines else ""
+    # any suffix counts, because .gz or .bz2 may follow
     named_json = not {".json", ".jsonl"}.isdisjoint(Path(path).suffixes)
     text = "\n".join(lines)
-    if first.startswith("[") and (named_json or is_json(text, list)):
+    if first_line.startswith("[") and (named_json or is_json(text, list)):
         records = [(f"item {i}", record) for i, record in enumerate(parse_json(text, path), 1)]
         form = "a JSON array"
-    elif named_json or is_json(first, dict):
-        records = [(place, parse_json(line, f"{path}, {place}")) for place, line in places]
+    elif named_json or is_json(first_line, dict):
+        records = [(place, parse_json(line, f"{path}, {place}")) for place, line in filled_lines]
         form = "JSON Lines"
     else:
         contexts = [(f"line {i}", context) for i, context in hellaswag_contexts(lines)]
-        return (contexts, "HellaSwag's form") if contexts else (places, "one a line")
+        return (contexts, "HellaSwag's form") if contexts else (filled_lines, "one a line")
     prompts = []
     for place, record in records:
         prompts.append((place, prompt_of_record(record, f"{path}, {place}")))
@@ -103,9 +110,9 @@ def parse_prompts(path):
 
 
 def read_prompts(path):
-    """Return {place, such as "line 3": prompt} of a file. Prints their number and form on stderr.
-
-    Raises InputError if the file has no prompts, or names the place of one that cannot be used.
+    """Read a file of prompts in any form. Returns {place in the file, such as "line 3": prompt},
+    and prints their number and form on stderr. Raises InputError if the file cannot be read or has
+    no prompts, or if a prompt is empty.
     """
     prompts, form = parse_prompts(path)
     for place, text in prompts:
@@ -156,8 +163,10 @@ def select_fitting(name, prompts, encode, max_tokens, n_prompts=0):
 def choose_prompts(path, n_prompts, encoder, max_tokens):
     """Select the first n_prompts prompts of up to max_tokens tokens; n_prompts 0 is all.
 
-    path: a file of prompts, or "" for the built-in stories. Returns (a list of token ids for each
-    prompt, how many longer prompts were skipped). Notes and errors are those of select_fitting.
+    path: a file of prompts, or "" for the built-in stories
+    Returns (a list of token ids for each prompt, how many longer prompts were skipped). Prints on
+    stderr what was read and skipped. Raises InputError if the file or a prompt cannot be used, or
+    none fits.
     """
     prompts = read_prompts(path) if path else dict(parse_prompts(STORIES)[0])
     selected, n_skipped = select_fitting(
@@ -177,16 +186,19 @@ class PromptFile(Group):
     )
 
     def max_prompt_tokens(self, models):
-        """The number of tokens that the target's context leaves for a prompt. Raises SettingError
-        if it leaves none.
+        """The number of tokens that the target's context leaves for a prompt. models: LoadedModels.
+        Raises SettingError if it leaves none.
         """
         n_ctx, n_tokens = models.target.config.n_ctx, self.n_tokens_to_generate
         check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
         return n_ctx - n_tokens
 
     def read_chosen(self, models):
-        """Return (a list of token ids for each prompt, how many too long prompts were skipped).
-        Notes and errors are those of select_fitting.
+        """Read and encode the prompts that these flags choose. models: LoadedModels
+
+        Returns (a list of token ids for each prompt, how many too long ones were skipped). Prints
+        on stderr what was read and skipped. Raises InputError if the file or a prompt cannot be
+        used, or none fits.
         """
         return choose_prompts(
             self.prompts, self.n_prompts, models.encoder, self.max_prompt_tokens(models)

@@ -15,7 +15,9 @@ MAX_BYTES = 256 << 20  # of a file, unpacked
 
 
 def parse_json(text, where):
-    """The value of a JSON text. Raises InputError, which begins with `where`, for other texts."""
+    """The value of a JSON text. Raises InputError for another text; its message begins with
+    `where`, the place in a file.
+    """
     try:
         return strict_json(text)
     except (ValueError, RecursionError) as error:  # or nested too deeply
@@ -73,7 +75,7 @@ def optional(check):
 
 
 def list_of(check, min_length=0):
-    """Return a check for a list whose items `check` accepts."""
+    """Return a check for a list of min_length or more items, each of which `check` accepts."""
 
     def check_list(value):
         return isinstance(value, list) and len(value) >= min_length and all(map(check, value))
@@ -84,8 +86,8 @@ def list_of(check, min_length=0):
 def check_fields(record, checks, where, expected):
     """Raise InputError if a JSON value is no object, or a field of it fails its check.
 
-    checks: {name of a field: check}; a missing field has the value None
-    where: the place in a file, and `expected`: what is expected there, for the message
+    checks: {name of a field: function value -> bool}; a missing field has the value None
+    where, expected: for the message, the place in a file and what is expected there
     """
     if not is_object(record):
         raise InputError(f"{where}: is no JSON object; {expected}")

@@ -82,9 +82,10 @@ class ResumableLines:
             raise InputError(f"{self.partial}: {problem}") from None
 
     def read_stored(self, header):
-        """Return {place: line} of the complete lines in the partial file; header: its first line.
+        """Return {place: line} of the complete lines in the partial file. header: the bytes of its
+        first line. Cuts off an incomplete last line, and writes the header into an empty file.
 
-        Cuts off an incomplete last line, and writes the header into an empty file.
+        Raises InputError if the file begins with another header, or a line is damaged.
         """
         self.file.seek(0)
         data = self.file.read()
@@ -111,13 +112,14 @@ class ResumableLines:
         return [self.stored[place] for place in sorted(self.stored)]
 
     def missing_places(self, n):
-        """The list of the places 0 to n - 1 that have no line yet."""
+        """The list of the places from 0 to n - 1, as int, that have no line yet."""
         return [place for place in range(n) if place not in self.stored]
 
     def write(self, place, value, **fields):
-        """Append the line of a place to the partial file. A Failed value is not written.
+        """Append the line of a place to the partial file. A Failed value is not written, so that
+        the next run tries this place again. Raises OSError if the disk is full.
 
-        fields: put before the value's own fields, if the value is an object
+        value: a JSON value; fields: put before its own fields, if it is an object
         """
         if isinstance(value, Failed):
             return
@@ -132,10 +134,11 @@ class ResumableLines:
         self.write(len(self.stored), line)
 
     def finish(self, first=(), last=()):
-        """Write FILE and delete the partial file. FILE has the lines `first`, the stored lines,
-        then the lines `last`; it is compressed if its name ends in .gz.
+        """Write FILE, compressed if its name ends in .gz, and delete the partial file. FILE has the
+        JSON values `first`, the stored lines in order of their places, then the values `last`.
 
-        Raises OutputAppeared if FILE exists; the lines are then in another file, which it names.
+        Raises OutputAppeared if FILE exists by now; the lines are then in another file, which the
+        error names.
         """
         open_file = gzip.open if self.path.suffix == ".gz" else open
         try:
@@ -151,7 +154,7 @@ class ResumableLines:
         if locks.fcntl is None:
             self.file.close()  # Windows deletes no open file
         self.partial.unlink(missing_ok=True)
-        self.file.close()
+        self.file.close()  # elsewhere only now: it ends the lock
 
     def __enter__(self):
         return self

@@ -10,8 +10,8 @@ from sampling import RULES, speculative
 
 
 def spec_from(settings, target, drafts=()):
-    """The ModelSpec of a target and its drafts (names or folders), with the flags of a command that
-    say how models are stored and multiplied.
+    """The ModelSpec of a target and its drafts (names or folders), with those flags of a command
+    (a cli.flags.Group) that say how models are stored and multiplied, such as --backend.
     """
     flags = settings.as_dict()
     names = {field.name for field in fields(ModelSpec)} & flags.keys()
@@ -19,7 +19,7 @@ def spec_from(settings, target, drafts=()):
 
 
 def pair_spec(settings):
-    """The ModelSpec of generate: a target, and a draft where something speculates."""
+    """The ModelSpec of the Settings of generate: a target, and a draft unless --mode needs none."""
     drafts = [settings.draft_model_size] if settings.speculates else []
     return spec_from(settings, settings.target_model_size, drafts)
 
@@ -30,12 +30,12 @@ def load_pair(settings, download=False):
 
 
 def config_from(settings):
-    """The GenerationConfig of generate. Raises SettingError for a rule of the reader's own that
-    fails. What only some settings ask for is imported for those.
+    """The GenerationConfig of the Settings of generate. Runs the module of --rule, the reader's own
+    accept/reject rule. Raises SettingError if that module or its rule cannot be used.
     """
     rule, loop = RULES[settings.rule_name], speculative
     if settings.rule:
-        from proving.own_rule import load_rule
+        from proving.own_rule import load_rule  # here: a plain run needs no museum
 
         rule = load_rule(settings.rule, settings.rule_name)
     if settings.mistake:
@@ -55,7 +55,7 @@ def config_from(settings):
 
 
 def kernels_in(settings, pair):
-    """How the models of a Pair are multiplied, as a dict for JSON; see ModelSpec.kernels_in."""
+    """{model: {weight: its kernel in words}}: how the models of a Pair are multiplied, for JSON."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
     return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
@@ -63,8 +63,8 @@ def kernels_in(settings, pair):
 def json_of(settings, config, pair, prompt, summary, kernels):
     """The JSON object of a Prompt, as a dict. Measures a reader's own rule, if settings name one.
 
-    config: the GenerationConfig of the settings; summary: what decoding.metrics.summary returned;
-    kernels: what kernels_in returned
+    config: the GenerationConfig of the settings; kernels: what kernels_in returned
+    summary: the dict that decoding.metrics.summary returned, with the result of each decoder
     """
     flags = settings.as_json(prompt.text, prompt.seed, prompt.ids)
     json_object = {"settings": flags, "kernels": kernels} | summary

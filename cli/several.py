@@ -17,14 +17,16 @@ from decoding.together import decode_in_batches
 
 
 def generate_several(texts, settings, output):
-    """Decode several prompts in batches, and print their results or write them to --out.
+    """Load the models, decode several prompts in batches, and print their results or write them to
+    --out. texts, settings, output: the Texts, Settings and Output that generate takes.
 
-    texts, settings, output: the flags of generate. Raises InputError.
+    Raises InputError if a model or prompt cannot be used, or if prompts failed on a cluster.
     """
     config, draft = config_from(settings), settings.draft_model_size
     batch_size = output.batch_size
-    # a mistake is made in the code of this process, and K auto is chosen for a text alone
-    if settings.mistake or settings.K == AUTO and settings.speculates:
+    # K auto is chosen for a text alone, and a mistake is made in the code of this process
+    auto_K = settings.K == AUTO and settings.speculates
+    if settings.mistake or auto_K:
         batch_size = 1
     executor = new_executor(output.cluster, pair_spec(settings), output.download)
     pair = executor.models.pair(draft)
@@ -34,7 +36,9 @@ def generate_several(texts, settings, output):
     show.note_early_ends(settings, pair, prompts)
     show.note_mistake(settings)
     begin = time.perf_counter()
-    totals, n_written = {}, []  # workers add to copies of totals
+    # decode_in_batches fills totals, {decoder: (tokens, seconds)}; workers would fill copies of it,
+    # so the tokens of a cluster are counted here, for each text
+    totals, n_written = {}, []
     function = partial(
         decode_in_batches,
         draft=draft,
@@ -45,8 +49,8 @@ def generate_several(texts, settings, output):
     )
 
     def decode(prompts):
-        """Yield the JSON object of each Prompt as a dict, or Failed. Raises InputError at the end
-        if prompts failed.
+        """Decode Prompts, and yield the JSON object of each as a dict, or Failed. Adds the number
+        of tokens of each text to n_written. Raises InputError at the end if prompts failed.
         """
         summaries = run_prompts(executor, function, prompts, batch_size)
         # summaries come first in zip, because they raise that error behind the last one
@@ -76,7 +80,9 @@ def generate_several(texts, settings, output):
 
 
 def print_totals(totals, n):
-    """Print the speeds of n prompts at a time. totals: {decoder: (number of tokens, seconds)}"""
+    """Print the speed of each decoder with n prompts at a time, and their ratio if there are two.
+    totals: {decoder: (number of tokens, seconds)} of all prompts together
+    """
     print(f"{plural(n, 'prompt')} at a time, with prefill:")
     speeds = {decoder: n_tokens / seconds for decoder, (n_tokens, seconds) in totals.items()}
     for decoder, (n_tokens, seconds) in totals.items():
@@ -89,8 +95,9 @@ def print_totals(totals, n):
 
 
 def print_result(settings, pair, prompt, results, output, alone):
-    """Print the JSON object of one prompt (a dict) as a line with --json, else as a block of text.
+    """Print the results of one Prompt: its JSON object with --json, else a block of text.
 
+    results: the JSON object, a dict; settings, output: the Settings and Output of generate
     alone: whether the prompt was decoded alone; in a batch, other prompts add to its times
     """
     if output.json:
@@ -107,13 +114,15 @@ def print_result(settings, pair, prompt, results, output, alone):
 
 
 def write_results(decode, settings, prompts, output):
-    """Decode the Prompts whose results an interrupted run has not stored, and write --out.
+    """Decode the Prompts whose results an interrupted run has not stored, and write the file of
+    --out, a line for each prompt. With --json, prints these lines too. Draws a progress bar.
 
     decode: a function list of Prompts -> iterator of a dict or Failed for each
+    Raises InputError if a prompt failed; the other results are stored for the next run.
     """
-    of_prompts = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]
+    prompt_settings = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]
     fingerprints = pair_spec(settings).fingerprints()
-    with ResumableLines(output.out, [of_prompts, fingerprints]) as lines:
+    with ResumableLines(output.out, [prompt_settings, fingerprints]) as lines:
         missing = lines.missing_places(len(prompts))
         decoded = decode([prompts[i] for i in missing])
         progress = tqdm(
@@ -126,8 +135,8 @@ def write_results(decode, settings, prompts, output):
         )
         try:
             for results, i in zip(progress, missing):
-                lines.write(i, results, settings=of_prompts[i], fingerprints=fingerprints)
-        finally:  # some prompts may have failed
+                lines.write(i, results, settings=prompt_settings[i], fingerprints=fingerprints)
+        finally:  # also if some prompts failed: print those that did not
             if output.json:
                 for results in lines.done:
                     print(json.dumps(results))

@@ -19,16 +19,16 @@ def note_early_ends(settings, pair, prompts):
     """Print on stderr which of these Prompts have texts that the end of the context cuts short."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
-        room = pair.target.config.n_ctx - len(prompt.ids)
-        if room < n_tokens:
-            which = f"prompt {prompt.number}: " if len(prompts) > 1 else ""
-            note(f"{which}the context ends after {room} of {n_tokens} tokens")
+        n_left = pair.target.config.n_ctx - len(prompt.ids)
+        if n_left < n_tokens:
+            name = f"prompt {prompt.number}: " if len(prompts) > 1 else ""
+            note(f"{name}the context ends after {n_left} of {n_tokens} tokens")
 
 
 def note_mistake(settings):
     """Print on stderr if --mistake cannot show with these settings, and flags that show it."""
     if settings.mistake:
-        from proving.mistakes import case_flags, get_mistake
+        from proving.mistakes import case_flags, get_mistake  # here: a plain run needs no museum
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
             command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
@@ -86,33 +86,36 @@ class Screen:
         Returns the list of watchers for Run.finish.
         """
         speculates = run.pair.draft is not None
-        watchers = []
+        if not self.output.json:
+            print(underlined(f"{decoder.capitalize()} Decode"))
+        if self.settings.trace and speculates:  # never with --json, nor is --stream
+            from cli.trace import Trace  # here, as below: a plain run needs neither
+
+            watchers = [Trace(self.encoder)]
+        elif self.settings.stream:
+            watchers = [Stream(self.encoder, self.opening)]
+        else:
+            watchers = [Bar(run.n_tokens)]
         if self.settings.report and speculates:
             from page.rounds import Notes
 
             self.notes = Notes(run, self.settings.rule_name == "block")
             watchers.append(self.notes)
-        if self.output.json:
-            return [*watchers, Bar(run.n_tokens)]
-        print(underlined(f"{decoder.capitalize()} Decode"))
-        if self.settings.trace and speculates:
-            from cli.trace import Trace
-
-            return [*watchers, Trace(self.encoder)]
-        if self.settings.stream:
-            return [*watchers, Stream(self.encoder, self.opening)]
-        return [*watchers, Bar(run.n_tokens)]
+        return watchers
 
     def end(self, decoder, result):
         """Print the times and the text of a decoder, from the dict that Run.finish returned."""
         if self.output.json:
             return
         print_times(result)
-        streamed = self.settings.stream and not (self.settings.trace and decoder == "speculative")
-        print("" if streamed else f"{self.opening}{result['text']}\n")
+        traced = self.settings.trace and decoder == "speculative"
+        if self.settings.stream and not traced:
+            print()  # the text is there already
+        else:
+            print(f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """Print the JSON object of the prompt (a dict), or its content in words; write --report."""
+        """Print the JSON object of the prompt (a dict), or its figures in words; write --report."""
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -151,21 +154,24 @@ def print_comparison(results, alone=True):
     rule_is_exact = True
     if "rule_distance" in results:
         rule_is_exact = print_figures_of_own_rule(results)
+    if results["identical"] is None:  # there is only one text
+        return
     if results["identical"]:
         print("The two texts are identical.")
-    elif "difference" in results:
-        where = "The two texts differ from token {position} on, which is a {verdict}: "
-        why = "the two best logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
-        print((where + why).format(**results["difference"]))
-    elif results["identical"] is False:
-        settings = results["settings"]
-        mistake = settings.get("mistake")
-        why = f"as two samples from one distribution do at temperature {settings['temperature']}"
+    elif "difference" in results:  # they should be equal
+        line = "The two texts differ from token {position} on, which is a {verdict}: the two best "
+        line += "logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        print(line.format(**results["difference"]))
+    else:  # samples may differ
+        temperature = results["settings"]["temperature"]
+        mistake = results["settings"].get("mistake")
         if mistake:
-            why = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
+            reason = f"as without the mistake; how wrong it is: python main.py mistakes {mistake}"
         elif not rule_is_exact:
-            why = "as they would with a right rule; the distance above says how wrong yours is"
-        print(f"The two texts differ, {why}.")
+            reason = "as they would with a right rule; the distance above says how wrong yours is"
+        else:
+            reason = f"as two samples from one distribution do at temperature {temperature}"
+        print(f"The two texts differ, {reason}.")
 
 
 def print_speculation(result, K):
@@ -184,16 +190,16 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's own rule and loop are. Returns whether the rule is exact."""
-    from proving.verdict import ROUNDING, format_distance
+    """Print how exact a reader's rule and loop are, from a JSON object. Returns if the rule is."""
+    from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"
     print(distance.format("Your rule", format_distance(results["rule_distance"])))
-    keeps = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
-    keeps += "the most that an exact round can keep is {most:.2f}"
-    print(keeps.format(**results["rule_keeps"]))
+    line = "Of {drafted} drafts there it keeps {kept:.2f} on average, verify {by_verify:.2f}; "
+    line += "the most that an exact round can keep is {most:.2f}"
+    print(line.format(**results["rule_keeps"]))
     loop = results["own_loop"]
-    if loop:
+    if loop:  # None if the reader has no loop of their own
         print(distance.format("Your loop", format_distance(loop["distance"])))
         print(f"Its first {len(loop['token_ids'])} tokens: {loop['text']!r}")
     return results["rule_distance"] <= ROUNDING

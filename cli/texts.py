@@ -17,7 +17,7 @@ ONE_PROMPT_FLAGS = ("stream", "trace", "report")  # show one text
 
 
 def parse_ids(text):
-    """The list of token ids in "1,2,3". Raises SettingError."""
+    """The list of token ids (int) in "1,2,3". Raises SettingError for another text."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
@@ -52,16 +52,16 @@ class Texts(Group):
 
     @cached_property
     def by_place(self):
-        """{place in the file, such as "line 3": prompt}. The first use reads the file."""
+        """{place in the file, such as "line 3": prompt}. The first use calls read_prompts."""
         from cli.prompts import read_prompts  # here: only a file of prompts needs it
 
         return read_prompts(self.prompts)
 
     def encode(self, pair, seed):
-        """The list of Prompts (decoding.prompt) for a Pair; prompt n has the seed + n - 1.
+        """Encode the texts for a Pair to a list of Prompts; prompt n has the seed + n - 1.
 
         Prompts of a file that are too long are left out, and named on stderr. Raises InputError for
-        other prompts that are too long, and for what the vocabulary cannot encode.
+        other prompts that are too long, if none is left, and for what cannot be encoded.
         """
         if self.prompt_ids:
             tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
@@ -70,7 +70,7 @@ class Texts(Group):
             return [Prompt.from_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
             return [Prompt.from_text(text, pair, seed, n) for n, text in enumerate(self.strings, 1)]
-        from cli.prompts import select_fitting
+        from cli.prompts import select_fitting  # here: only a file of prompts needs it
 
         max_tokens = pair.target.config.n_ctx - 1
         fitting, _ = select_fitting(self.prompts, self.by_place, pair.encoder.encode, max_tokens)
@@ -105,8 +105,8 @@ def has_several_results(texts, output):
 
 
 def check_combination(texts, settings, output):
-    """Raise InputError, before models are loaded, for flags that cannot be given together, for
-    prompts that cannot be read and files that cannot be written. Reads the prompts.
+    """Read the prompts, before models are loaded. Raises InputError for flags that cannot be given
+    together, for prompts that cannot be read and for files that cannot be written.
     """
     check_conflicts(settings, output)
     if has_several_results(texts, output):
@@ -122,8 +122,8 @@ def check_combination(texts, settings, output):
 
 
 def read_prompt(prompt):
-    """The prompt itself; for "-", standard input without its last line break. Raises InputError if
-    that is not UTF-8.
+    """The prompt itself; for "-", read standard input, and return its text without the last line
+    break. Raises InputError if that is not UTF-8.
     """
     if prompt != "-":
         return prompt

@@ -33,7 +33,7 @@ class Trace:
         return f"\x1b[{colour}m{text}\x1b[0m" if self.coloured else text
 
     def marked(self, text, source):
-        """The text of a token with the marks and the colour of its source, a key of SOURCES."""
+        """A text with the marks and the colour of a source of tokens, which is a key of SOURCES."""
         _, before, after, colour = SOURCES[source]
         return self.paint(before + text + after, colour)
 
@@ -47,8 +47,11 @@ class Trace:
             print(INDENT + unfinished)
 
     def line(self, this_round):
-        """The line of a Round: its number, counts, tokens with marks, and rejected tokens."""
-        line = f"{self.n_rounds:>5}  {f'{this_round.accepted}/{this_round.examined}':>8}  "
+        """The line (str) of a Round: its number, how many of the examined drafted tokens were
+        accepted, the text of its tokens with marks, and the rejected tokens.
+        """
+        counts = f"{this_round.accepted}/{this_round.examined}"
+        line = f"{self.n_rounds:>5}  {counts:>8}  "
         for token, source in zip(this_round.tokens, this_round.sources):
             line += self.marked(printable(self.decode([token])), source)
         for token in this_round.draft[this_round.accepted : this_round.examined]:

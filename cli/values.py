@@ -5,7 +5,7 @@ from decoding.load import AUTO
 
 
 def parse_list(name, text, convert=str):
-    """The items of "A,B" as a list; convert(item) turns the text of each into its value.
+    """The items of "A,B" as a list; convert, a function such as float, makes each text a value.
 
     Raises SettingError for the flag `name` if an item is empty, repeated or cannot be converted.
     """
@@ -45,5 +45,5 @@ def check_length(name, n_tokens, room):
 def check_choice(name, value, *choices):
     """Raise SettingError for the flag `name` if its value is none of the choices."""
     if value not in choices:
-        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))
+        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))  # A, B or C
         raise SettingError(name, f"{value!r}: expected {expected}")

@@ -22,12 +22,13 @@ SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.j
 
 
 def describe_run(settings, ids, defaults, kernels):
-    """{"settings", "command", "kernels"}: what the page shows of how a run was made. It holds no
-    path of this machine, because pages are passed on.
+    """Return what the page shows of how a run was made: {"settings": {flag: value}, "command": the
+    shell command of the same run, "kernels": [a line for each model]}. It holds no path of this
+    machine, because pages are passed on.
 
-    settings: of the run's JSON object
-    ids: the tokens of its prompt
-    defaults: {name: value} of the flags, for the command line that gives the same run
+    settings: {flag: value}, "settings" in the run's JSON object
+    ids: the token ids of its prompt
+    defaults: {flag: default}: the command leaves out flags with these values
     kernels: {model: {weight: kernel}}, as cli.runs.kernels_in gives them
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
@@ -62,8 +63,11 @@ def is_hidden(character):
 
 
 def command(shown, ids, defaults):
-    """The shell command of a run with these settings. It gives the prompt as ids if the prompt has
-    no text, or a text with hidden characters.
+    """The shell command of a run. It gives the prompt as ids if the prompt has no text, or a text
+    with hidden characters.
+
+    shown: {flag: value} of the run and "prompt". ids: the prompt's token ids. defaults: {flag:
+    default}: a flag with this value is left out
 
     command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -74,7 +78,7 @@ def command(shown, ids, defaults):
         words += ["--prompt", prompt]
     for name, default in defaults.items():
         value = shown.get(name, default)
-        if value is True and not default:
+        if value is True and not default:  # a flag that takes no value
             words.append(f"--{name}")
         elif value != default:
             words += [f"--{name}", str(value)]
@@ -92,8 +96,8 @@ def to_6_digits(value):
 
 
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """The text of each token after these ids. A character of several tokens is in the text of its
-    last one; together the texts are the text of the tokens.
+    """The text of each token. ids: the tokens before them. A character of several tokens is in the
+    text of the last of these tokens; all texts joined are the text of the tokens.
     """
     decode = encoder.incremental_decoder()
     decode(ids)
@@ -107,7 +111,9 @@ NOTE_FIELDS = "draft p q overlap coins numbers support likely residual".split()
 
 
 def round_data(note, texts):
-    """What the page knows of a round. note: page.rounds.Note; texts: the text of each token."""
+    """What the page knows of a round, a dict for JSON. note: the page.rounds.Note of the round;
+    texts: the text of each token that it wrote
+    """
     this_round, seconds = note.round, note.seconds
     return {
         "accepted": this_round.accepted,
@@ -121,10 +127,13 @@ def round_data(note, texts):
 
 
 def plain_data(result, texts, notes):
-    """The autoregressive run, for the race: its tokens, their texts and the seconds of each pass.
+    """The autoregressive run, for the race: {"tokens", "shown": their texts, "seconds": of each
+    pass, "timed": whether each pass was timed}. A pass writes one token.
 
+    result: the dict that Run.finish returned
+    texts: the text of each token
     notes: a page.rounds.Note of each pass; None if the run was not watched. Then the passes get
-    equal shares of the time.
+        equal shares of the time.
     """
     tokens = result["token_ids"]
     if notes:
@@ -136,12 +145,13 @@ def plain_data(result, texts, notes):
 
 
 def report_data(description, summary, notes, pair, plain_notes=None):
-    """Everything that the page shows of a run, as one JSON object.
+    """Everything that the page shows of a run, as a dict for JSON.
 
     description: as describe_run returns it
     summary: as decoding.metrics.summary returns it
     notes, plain_notes: [page.rounds.Note] of the speculative run and of the autoregressive run;
         plain_notes is None if the latter was not watched
+    pair: the Pair that wrote the texts
     """
     plain, fast = summary["autoregressive"], summary["speculative"]
     ids, encoder = summary["prompt_token_ids"], pair.encoder
@@ -157,8 +167,9 @@ def report_data(description, summary, notes, pair, plain_notes=None):
     tokens = {*plain["tokens"]} if plain else set()
     for this_round in rounds:
         tokens.update(this_round["draft"], this_round["tokens"])
-        for rows in (*this_round["likely"], this_round["residual"] or []):
-            tokens.update(row[0] for row in rows)
+        # a candidate is (token, p, q), or (token, probability) in a residual
+        for candidates in (*this_round["likely"], this_round["residual"] or []):
+            tokens.update(candidate[0] for candidate in candidates)
     python, machine = platform.python_version(), platform.machine()
     return {
         **description,
@@ -203,12 +214,14 @@ def policy():
 
 
 def page_of(data: dict) -> str:
-    """The HTML of the page with these data: report_data, or {"live": ...} of page.server."""
+    """The HTML of the page, a file that needs no other. data: as report_data returns it, or
+    {"live": {...}} for the page that page.server serves
+    """
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
     parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": json_text}
     for name, text in parts.items():
-        before, after = page.split("{{" + name + "}}")
+        before, after = page.split("{{" + name + "}}")  # stands there once
         page = before + text + after
     return page

@@ -34,14 +34,19 @@ class Note:
 
 
 def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
-    """The n likeliest tokens of a distribution, best first, without those of probability 0."""
+    """The ids of the n likeliest tokens of a distribution, best first, without those of probability
+    0. A list.
+    """
+    # argpartition would refuse an n above the number of tokens
     top = np.argpartition(p, -n)[-n:] if n < len(p) else np.arange(len(p))
     best_first = top[np.argsort(-p[top], kind="stable")]
     return [int(token) for token in best_first if p[token] > 0]
 
 
 def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
-    """The likeliest tokens of p and of q, and these tokens too, in the order of p."""
+    """The likeliest tokens of p and of q and those in `tokens`, as [(token, its p, its q)], sorted
+    by p. Without a q, None stands in its place.
+    """
     shown = {*top_tokens(p), *tokens}
     if q is None:
         rows = [(token, float(p[token]), None) for token in shown]

@@ -79,7 +79,9 @@ class RoundRng(Rng):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the sequence of the round after this one. Returns K, as the loop asks for it."""
+        """Begin the sequence of the round after `last_round`. Returns K: the loop asks for it first
+        in every round.
+        """
         self.place += len(last_round.tokens)
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))
         return K
@@ -133,8 +135,11 @@ def text_row(rule, config, pair, prompt, tell):
 
 @cache
 def distribution_row(name):
-    """{"distance", "errors", "distribution"} of the Rule with this name, exact, on the toy pair.
+    """{"distance", "errors", "distribution"} of a Rule, by its name, on the toy pair: two models
+    so small that all texts can be enumerated, so that these figures are exact.
 
+    distance: the total variation distance from the target alone, of texts without an error
+    errors: the probability that a text ends with an error
     distribution: [[text, its probability with the target alone, with the rule]], likeliest first.
         It is None for shared noise, which is continuous: its branches cannot be enumerated.
     """

@@ -51,7 +51,9 @@ LIMITS = {
 
 
 def form_field(name, label, value):
-    """The input of the form for a number, as live.js takes it."""
+    """One input of the page's form, a dict for live.js: its label, first value, limits and step.
+    name: a key of LIMITS
+    """
     limits = LIMITS[name]
     step = 1 if limits.whole else "any"
     return {"label": label, "value": value, "least": limits.low, "most": limits.high, "step": step}
@@ -102,7 +104,7 @@ class Request:
 
 
 def refuse(name, value, expected):
-    """Raise FieldError for the value of a field, which is not what is expected."""
+    """Raise FieldError for the value of the field `name`. expected: what it should be, in words."""
     raise FieldError(f"{name}: {json.dumps(value):.40}: expected {expected}")
 
 
@@ -165,7 +167,9 @@ class Schedule:
         self.n_rounds = 0
 
     def next_K(self, last_round):
-        """Begin the next round and return its K. The loop calls this first in every round."""
+        """Begin the next round: change K and the temperature if the Request says so. Returns K. The
+        loop calls this first in every round. last_round: the Round before, unused
+        """
         change = self.changes.get(self.n_rounds)
         if change:
             self.K = change["K"]
@@ -178,8 +182,8 @@ class Schedule:
 
 
 def progress_watcher(tell, n_tokens):
-    """A watcher of Run.finish that calls tell after every round: with {"done", "total"}, in tokens,
-    if TELL_SECONDS have passed since the last such line.
+    """Return a watcher for Run.finish, which calls it after every round. It calls tell(), or
+    tell(done=..., total=n_tokens), in tokens, if TELL_SECONDS have passed since the last such line.
     """
     n_done, told_at = 0, time.monotonic()
 
@@ -197,7 +201,9 @@ def progress_watcher(tell, n_tokens):
 
 
 def write_text(describe, pair, request, tell, mode):
-    """Decode a Request with each decoder of the mode. Returns the report_data of the runs."""
+    """Decode a Request with each decoder of a mode, a key of DECODERS. Returns the dict that the
+    page shows (page.report.report_data). describe, tell: see the head of this file
+    """
     config, prompt = request.config(), request.to_prompt(pair)
     decoders = DECODERS[mode]
     progress = progress_watcher(tell, len(decoders) * config.n_tokens)
@@ -218,7 +224,8 @@ def write_text(describe, pair, request, tell, mode):
 
 
 def measure_pair(describe, pair, request, tell):
-    """Time rounds of the pair on this machine. Returns {"c", "v", "turns", "target_seconds"}.
+    """Time rounds of the pair on this machine. Returns {"c", "v", "turns", "target_seconds"}. Calls
+    tell() before each turn; `describe` and `request`, which all ANSWERS take, are unused.
 
     c: the cost of drafting a token, in rounds of the target alone
     v: [cost of the rest of a round of 0, 1, 2, ... drafts], in the same unit, never decreasing: a
@@ -249,7 +256,9 @@ def measure_pair(describe, pair, request, tell):
 
 
 def tell_rules(describe, pair, request, tell):
-    """Tell each row of page.rules.rule_rows when it is there: {"row", "done", "total"}."""
+    """Decode the text of a Request under every accept/reject rule. Sends the page a line for each
+    rule: {"row": a dict of page.rules.rule_rows, "done", "total": numbers of rules}. Returns {}.
+    """
     rows = rule_rows(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
         tell(row=row, done=n_done, total=len(ALL_RULES))

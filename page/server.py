@@ -50,7 +50,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, port, answers):
         self.answers = answers
-        self.models = threading.Lock()  # the models compute for one request at a time
+        self.model_lock = threading.Lock()  # the models compute for one request at a time
         self.closing = False
         super().__init__((ADDRESS, port), Handler)
         self.token = secrets.token_urlsafe(24)
@@ -71,9 +71,10 @@ class LiveServer(ThreadingHTTPServer):
     def server_close(self):
         """Stop listening, end the run that computes, and wait for its end."""
         super().server_close()
-        self.closing = True
-        with self.models:
-            pass
+        self.closing = True  # the next tell() of a run raises ConnectionAbortedError
+        # a run holds the lock: to have it is to know that the run has ended
+        self.model_lock.acquire()
+        self.model_lock.release()
 
     def handle_error(self, request, client_address):
         """Print an error of a request on stderr, unless it is that a browser went away."""
@@ -133,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(error.status, str(error))
 
     def begin(self, status, content_type):
-        """Send the status and the headers of an answer."""
+        """Send the status (int) and the headers of an answer."""
         self.connection.settimeout(PATIENCE)
         self.send_response(status)
         self.send_header("Content-Type", f"{content_type}; charset=utf-8")
@@ -145,13 +146,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def check_token(self, received, expected):
-        """Refuse a token that is not the expected one, in a time that does not depend on both."""
+        """Raise RequestError (403) unless a token is the expected one; both are str. The time that
+        this takes does not tell how many characters are right.
+        """
         is_equal = hmac.compare_digest(received.encode(), expected.encode())
         require(is_equal, 403, f"wrong or no token: {ADVICE}")
 
     # ------------------------------------------------------------ the page
 
     def send_page(self):
+        """Answer GET / with the page. Raises RequestError for another path or a wrong token."""
         path, _, query = self.path.partition("?")
         require(path == "/", 404, "not found: the page is at /")
         self.check_token(query, f"token={self.server.token}")
@@ -161,7 +165,9 @@ class Handler(BaseHTTPRequestHandler):
     # ------------------------------------------------------------ what it asks
 
     def send_answer(self):
-        """Answer POST /api/NAME: parse the body, call the function of that name, send its lines."""
+        """Answer POST /api/NAME: parse the body, call the function of that name, send its lines.
+        Raises RequestError for a wrong origin, token, name or body.
+        """
         origin = self.headers.get("Origin", "").removeprefix("http://")
         require(origin in self.server.hosts, 403, f"wrong origin: {ADVICE}")
         self.check_token(self.headers.get("X-Token", ""), self.server.token)
@@ -172,7 +178,7 @@ class Handler(BaseHTTPRequestHandler):
         except FieldError as error:
             raise RequestError(400, str(error)) from None
         self.begin(200, "application/x-ndjson")
-        with self.server.models:
+        with self.server.model_lock:
             self.tell(**self.last_line(answers[self.path], request))
 
     def body(self):

@@ -2,7 +2,7 @@
 
 import os
 
-import backends.blas  # noqa: F401
+import backends.before_numpy  # noqa: F401
 
 os.environ["HF_HUB_CACHE"] = os.devnull
 

@@ -38,7 +38,7 @@ def test_loading_takes_little_more_memory_than_the_weights(tmp_path, kernels, dt
     tensors = {name: np.full(shape, 0.1, dtype) for name, shape in config.shapes().items()}
     write_checkpoint(tmp_path / "m", config, tensors)
     script = f"""
-import backends.blas, math, pathlib, utils
+import backends.before_numpy, math, pathlib, utils
 
 def status(name):
     lines = open("/proc/self/status").read().splitlines()

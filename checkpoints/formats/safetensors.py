@@ -14,7 +14,9 @@ SHARD = r"[\w.-]{1,200}\.safetensors"  # a name that leads to no other folder
 
 
 def read_table(path):
-    """Read the header of a .safetensors file, and return {name: Tensor}. Raises InputError."""
+    """Read the header of a .safetensors file, and return {name: Tensor}. Raises InputError if it is
+    damaged, or if the tensors do not fill the file.
+    """
     header, _, begin = read_header(path)
     table = {}
     try:
@@ -32,7 +34,7 @@ def read_table(path):
 
 def read_header(path):
     """Read the header of a .safetensors file, and return (entries, metadata, begin). Raises
-    InputError.
+    InputError if it is truncated or no such header.
 
     entries: {name: {"dtype", "shape", "data_offsets"}}, as they are stored. metadata: {name: text}.
     begin: the byte of the file at which the tensors begin
@@ -66,7 +68,8 @@ def shards(path):
 
 
 def read_sharded(path):
-    """Read the headers of a model in several files, and return {name: Tensor}. Raises InputError.
+    """Read the headers of a model in several files, and return {name: Tensor}. Raises InputError if
+    a file is damaged or lacks a tensor.
 
     path: of its model.safetensors.index.json
     """

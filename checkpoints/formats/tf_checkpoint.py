@@ -82,7 +82,9 @@ def unmask(crc):
 
 
 def read_handle(stream):
-    """Read where a block lies in the table: (offset, size), in bytes. Raises ValueError."""
+    """Read where a block lies in the table: (offset, size), in bytes. Raises ValueError if the
+    stream ends.
+    """
     offset = read_varint(stream)
     size = read_varint(stream)
     return offset, size

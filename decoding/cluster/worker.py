@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-import backends.blas  # noqa: F401, isort: skip: before NumPy
+import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
 
 from distributed import Status, WorkerPlugin
 

@@ -14,7 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 import gpt2
-from backends.blas import N_THREADS
+from backends.before_numpy import N_THREADS
 from backends.machine import kernels_of
 from decoding.clock import CONTEXT_TOKENS
 from sampling import Rng, SamplingParams

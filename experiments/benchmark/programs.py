@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import requests
 
-from backends.blas import N_THREADS
+from backends.before_numpy import N_THREADS
 from checkpoints.engines import write_gguf, write_openvino
 from checkpoints.search import find_folder
 from experiments.benchmark.comparison import measure_in_turns

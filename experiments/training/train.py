@@ -21,7 +21,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import backends.blas  # noqa: F401, isort: skip: before NumPy
+import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
 
 import numpy as np
 from tqdm import tqdm

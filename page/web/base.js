@@ -127,26 +127,25 @@ addEventListener("hashchange", () => { if (addressed()) openView(addressed()); }
 
 function showHead(run) {
   const s = run.settings, f = run.figures, n = f.token_ids.length;
-  const drafter = s.draft_model_size === "ngram" ? "look-up of n-grams" : s.draft_model_size;
+  const drafter = s.draft_model_size === "ngram" ? "look-up of n-grams for a small model"
+    : `small model (named ${s.draft_model_size})`;
+  const dropped = sum(run.rounds.filter(round => round.tokens.length > round.accepted)
+    .map(round => round.draft.length - round.examined));
   $("cut").hidden = !(run.room < s.n_tokens_to_generate);
   $("cut").textContent = `The context of the models has room for ${run.room} of the `
     + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
-  $("summary").textContent = given([
-    `Large model ${s.target_model_size}, small model ${drafter}, K = ${s.K} guesses a round`,
-    `temperature ${s.temperature}`, s.top_k > 0 && `top-k ${s.top_k}`,
-    s.top_p < 1 && `top-p ${s.top_p}`, `seed ${s.seed}`,
-    s.verification === "block" && "guesses verified in blocks",
-    s.draft_confidence > 0 && `draft confidence ${s.draft_confidence}`,
-    run.coupled && "both models coupled by shared noise"]).join(", ") + ".";
+  $("summary").textContent = `Large model (named ${s.target_model_size}), ${drafter}, K = ${s.K} guesses a `
+    + `round, temperature ${s.temperature}, seed ${s.seed}.`; // the command has the others
   put("figures",
     make("li", `${plural(f.rounds, "round")} for ${plural(n, "token")}: `
       + `${f.tokens_per_target_pass.toFixed(2)} tokens for each pass of the large model.`),
-    f.acceptance_rate !== null && make("li", `${f.accepted} of ${plural(f.examined, "guess")} that `
-      + `were examined were accepted: ${percent(f.acceptance_rate)}`
+    f.acceptance_rate !== null && make("li", `${f.accepted} of ${plural(f.examined, "examined guess")} `
+      + `accepted: ${percent(f.acceptance_rate)}`
+      + (dropped ? `; ${dropped} more stood after a wrong guess` : "")
       + (run.coupled && f.usual_acceptance_rate !== null ? "; the token rule would accept "
         + `${percent(f.usual_acceptance_rate)} of them.` : ".")),
     make("li", `${f.tokens_per_second.toFixed(0)} tokens per second.`));
-  $("command").textContent = run.command;
+  put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;
 }

@@ -107,15 +107,11 @@ const isCertain = ({p, q}) => q === 1 && (p === 0 || p === 1);
 
 // The decision itself: the word, the verdict and its reason.
 function decision(item) {
-  const facts = {"p (large model)": item.p, "q (small model)": item.q, "p / q": item.ratio, "u (coin)": item.u,
-    "P (block)": item.P};
   return [
     make("div.row", make("p.word", word(item.id)),
       make("span.verdict." + item.kind, NAMES[item.kind]),
       make("span.soft", `round ${item.r + 1}, id ${item.id}`)),
     make("p", {id: "because"}, explain(item)),
-    item.drafted && make("dl", {id: "numbers"}, Object.entries(facts).map(([name, value]) =>
-      value !== null && [make("dt", name), make("dd", number(value))])),
   ];
 }
 
@@ -263,9 +259,7 @@ function select(item) {
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
   const hasCoin = item.drafted && item.u !== null && !isCertain(item);
   put("detail", decision(item), hasCoin && coinSlider(item));
-  const [draft, target, rule] = item.round.seconds.map(ms);
   put("more", item.kind !== "unexamined" && distributions(item),
-    make("p.soft", `This round: draft ${draft}, target ${target}, rule ${rule}.`),
     live && item.r + 1 < state.run.rounds.length && restForm(item.r + 1));
   $("before").disabled = item.n === 0;
   $("after").disabled = item.n === items.length - 1;
@@ -320,10 +314,7 @@ function showMicroscope(run, edits, place) {
   items = itemsOf(run);
   put("certain", run.settings.temperature === 0 && "At temperature 0 each model always chooses its "
     + "likeliest token: every probability is 0 or 1, and no coin decides. ",
-    run.settings.temperature === 0 && hasBoth && button("Draw words by chance", null, () => {
-      switchTo(true);
-      $("tab-microscope").focus(); // the button is gone
-    }));
+    run.settings.temperature === 0 && hasBoth && "In the race you can have words drawn by chance.");
   for (const show of [showText, showRounds, showEdits]) show(run);
   const wanted = place && items.find(item => item.r === place.r && item.i === place.i);
   select(wanted || tellingItem(items) || items[0]);

@@ -62,20 +62,17 @@ function showMap(now) {
       [swatch("here"), "you are here"]));
 }
 
-function showVerdict(run, now) {
+function showVerdict(now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
   const low = Math.min(...now.bests), high = Math.max(...now.bests);
   const equal = range(1001).map(i => i / 1000).find(a => now.speedup(a, now.K) >= 1);
-  const moved = Object.values(knobs).some(value => value !== null);
   const pays = !now.h ? "nothing was guessed here"
     : equal === undefined ? "nothing gains, not even guesses that are always right"
     : `it pays from an acceptance of ${percent(equal)} on`;
   put("verdict",
     make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
       make("span", "computed from a, c, v and K"
-        + (speedup < 1 ? ": here the large model alone is faster" : "")
-        + (run.speedup !== null && !moved && run.settings.K === now.K
-          ? `; the race measured ${times(run.speedup)}` : ""))),
+        + (speedup < 1 ? ": here the large model alone is faster" : ""))),
     make("p", low === high ? `Fastest: K = ${low}, ${times(most)}.`
         : `Which K is fastest is too noisy to tell: the turns of the measurement say ${low} to ${high}.`,
       ` With K = ${now.K} ${pays}.`));
@@ -94,7 +91,7 @@ function knob(name, says, value, low, high, step, show) {
 function showMoved() {
   const now = standing(state.base);
   showMap(now);
-  showVerdict(state.base, now);
+  showVerdict(now);
 }
 
 function showPays(run) {

@@ -80,23 +80,11 @@ function drawLane(lane, prompt) {
 
 const isSameText = run => run.plain.tokens.join() === run.figures.token_ids.join();
 
-const LIKELIEST = "At temperature 0 both models always choose their likeliest word. Both texts are the "
-  + "same, word for word: a guess stays only where it is the word that the large model writes "
-  + "itself. Wrong guesses cost time; they never change the text.";
-const byChance = temperature => `At temperature ${temperature} both models draw words by chance: two `
-  + "runs, two stories. A guess that the small model likes more than the large one is rejected "
-  + "some of the time, and replaced by a word that it likes too little. So each word is drawn with "
-  + "exactly the large model’s probabilities: another story, equally good, in a run with its own times.";
-
-// Why both texts are the same, or are not.
-function aboutTexts(run) {
+// Which paragraph of the page says why both texts are the same, or are not.
+function whyOf(run) {
   const same = isSameText(run), {temperature} = run.settings;
-  if (same && run.coupled) {
-    return "Both texts are the same: every word is chosen under the same noise in both.";
-  }
-  if (temperature > 0 && !run.coupled) return byChance(temperature);
-  return same ? LIKELIEST : "The texts part where two words are almost equally likely: a pass over "
-    + "several tokens rounds differently from a pass over one.";
+  if (run.coupled) return same ? "why-noise" : "why-rounding";
+  return temperature > 0 ? "why-chance" : same ? "why-likeliest" : "why-rounding";
 }
 
 function showRace(run) {
@@ -118,8 +106,10 @@ function showRace(run) {
     !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, same text" : "as fast");
   press("chance", Number(run.settings.temperature > 0));
   $("chance").hidden = !hasBoth;
-  put("about-texts", make("span", run.speedup ? aboutTexts(run) : ""), // with room for the longer text
-    hasBoth && [LIKELIEST, byChance(RANDOM)].map(text => make("span.room", {"aria-hidden": "true"}, text)));
+  $("why-temperature").textContent = run.settings.temperature || RANDOM;
+  for (const why of $("about-texts").children) { // all keep their places, one is in sight
+    why.classList.toggle("room", !run.speedup || why.id !== whyOf(run));
+  }
   $("guide").classList.toggle("room", Boolean(run.speedup) && !tellingItem(itemsOf(run)));
   race.ended = false;
   showMoment(live && !still.matches ? 0 : race.length);

@@ -61,16 +61,13 @@ function chooseRule(row) {
   stopAt(all, here);
   put("distribution",
     make("h3", sentence(title(row)).slice(0, -1)), make("p", sentence(row.what)),
-    row.distribution ? distributionPanel(row) : make("p", CONTINUOUS),
+    row.distribution && distributionPanel(row),
     make("h3", given(["Its text in a fresh run",
       row.tokens_per_pass !== null && `${row.tokens_per_pass.toFixed(2)} tokens per pass`])
       .join(": ")), ruleText(row, state.rules[0]));
+  $("continuous").hidden = Boolean(row.distribution);
   $("distribution-panel").scrollTop = 0;
 }
-
-const CONTINUOUS = "The noise is continuous, so the branches of this rule cannot be enumerated. Each "
-  + "token is the large model’s own choice under the noise of its place, whatever was guessed; by "
-  + "the Gumbel-max theorem that choice has the distribution p.";
 
 function distributionPanel(row) {
   const right = isRight(row);

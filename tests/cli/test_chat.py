@@ -227,7 +227,7 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch):
     def interrupted(self, text):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(console.Console, "prompt", interrupted)
+    monkeypatch.setattr(console.Console, "continue_text", interrupted)
     assert chat([PROMPT, "/settings"])[:2] == (130, "")
 
 

@@ -23,7 +23,7 @@ def main():
         subprocess.run([sys.executable, "main.py", "play", "--save", page], cwd=ROOT, check=True)
         found = next(filter(None, map(shutil.which, NAMES)), None)
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
-        tab = browser.new_page(viewport=SIZE)
+        tab = browser.new_page(viewport=SIZE, reduced_motion="reduce")  # the end of the race
         tab.goto(page.as_uri())
         tab.screenshot(path=picture)
         browser.close()

@@ -5,7 +5,7 @@ import os
 import pytest
 from command_line import python
 
-from backends import blas
+from backends import before_numpy
 
 
 @pytest.mark.parametrize("variables, quota, expected", [
@@ -24,8 +24,8 @@ def test_thread_limits_are_respected(tmp_path, variables, quota, expected):
     cgroup = tmp_path / "cpu.max"
     if quota:
         cgroup.write_text(quota)
-    unlimited = blas.count_threads({}, tmp_path / "none")
-    assert blas.count_threads(variables, cgroup) == (expected or unlimited)
+    unlimited = before_numpy.count_threads({}, tmp_path / "none")
+    assert before_numpy.count_threads(variables, cgroup) == (expected or unlimited)
 
 
 CPU = "processor: 0\nvendor_id\t: {}\ncpu family\t: {}\nflags\t\t: fpu {} sse\n\nprocessor: 1\n"
@@ -40,12 +40,12 @@ CPU = "processor: 0\nvendor_id\t: {}\ncpu family\t: {}\nflags\t\t: fpu {} sse\n\
 def test_only_the_cpu_that_openblas_does_not_know(tmp_path, vendor, family, flags, expected):
     path = tmp_path / "cpuinfo"
     path.write_text(CPU.format(vendor, family, flags))
-    assert blas.has_unrecognised_avx512(path) is expected
-    assert blas.has_unrecognised_avx512(tmp_path / "missing") is False
+    assert before_numpy.has_unrecognised_avx512(path) is expected
+    assert before_numpy.has_unrecognised_avx512(tmp_path / "missing") is False
 
 
 VARIABLES = ("OPENBLAS_NUM_THREADS", "OPENBLAS_CORETYPE")
-CORE = "SkylakeX" if blas.has_unrecognised_avx512() else "None"
+CORE = "SkylakeX" if before_numpy.has_unrecognised_avx512() else "None"
 
 
 @pytest.mark.parametrize("first, variables, expected", [
@@ -59,7 +59,7 @@ CORE = "SkylakeX" if blas.has_unrecognised_avx512() else "None"
     ("import exercises.notebook", {}, ["1", CORE]),
 ])  # fmt: skip
 def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
-    code = f"import os; {first}; import backends.blas"
+    code = f"import os; {first}; import backends.before_numpy"
     code += f"; print(*map(os.environ.get, {VARIABLES}), sep=',')"
     clean = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     done = python("-c", code, environment=clean | variables)
