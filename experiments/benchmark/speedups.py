@@ -184,7 +184,9 @@ def predict_speedup(K, h, a, c, v):
     """Return (the speedup that theory predicts, None), or (None, why there is no prediction).
 
     K: a number or "auto"; h: the share of rounds with a draft; a: the acceptance rate or None
-    c, v: the Estimates of the costs of drafting a token and of a target pass over K + 1 rows
+    c, v: the Estimates of the costs of drafting a token and of a target pass over K + 1 rows, as
+        multiples of a round without drafts. Without a value if no round drafted K tokens; of v,
+        the value may be withheld as too uncertain.
     """
     if K == AUTO:
         return None, "K changes from round to round"
