@@ -183,7 +183,8 @@ def predict_speedup(K, h, estimates):
     """Return (the speedup that theory predicts, None), or (None, why there is no prediction).
 
     K: a number or "auto"; h: the share of rounds with a draft
-    estimates: {column: Estimate}, of which a, c and v of the theory are used
+    estimates: {column: Estimate}, of which the acceptance rate and the two costs are used. The
+        costs have no value if no round drafted all K tokens; the verify cost may be withheld.
     """
     a, c, v = (estimates[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
     if K == AUTO:
