@@ -255,8 +255,8 @@ class Tiles:
 
     @property
     def T(self):
-        """The Columns: if self is the output head, its transpose is the embedding, whose rows are
-        looked up.
+        """The transpose, a view: `tiles.T[ids]` looks up columns as rows. If self is the output
+        head [n_embd, n_vocab], its transpose is the token embedding.
         """
         return Columns(self)
 

@@ -204,9 +204,11 @@ def compare_logits(folder, model, tensors):
 
 
 def distance_of(logits, golden):
-    """How far logits [n_vocab] are from an entry of GOLDEN, {"top": [id], "logits": [number]}: the
-    largest difference for its best tokens, or how far another token is above the last of them, if
-    that is more. NaN if a logit is NaN.
+    """The error of logits [n_vocab], compared with an entry of GOLDEN: {"top": [id], "logits":
+    [number]}, the largest logits first. NaN if a logit is NaN.
+
+    It is the larger of two numbers: the largest difference at the tokens in "top", and by how much
+    the largest logit of all other tokens exceeds the last of "logits".
     """
     best, others = logits[golden["top"]], np.delete(logits, golden["top"])
     too_high = others.max() - golden["logits"][-1]

@@ -95,12 +95,14 @@ def write_temporary(path: Path):
 
 @contextmanager
 def create_atomically(path):
-    """Yield a temporary Path for a new file or folder, which becomes `path` if the block succeeds.
-    Raises OutputAppeared if `path` has appeared meanwhile.
+    """Yield a temporary Path for a new file or folder. It is renamed to `path` if the block
+    succeeds, and deleted if the block raises. If `path` has appeared meanwhile, raises
+    OutputAppeared, whose message says under which name beside it the result is kept.
     """
     path = Path(path)
     with write_temporary(path) as temporary:
         yield temporary
+    # the block has succeeded, so the temporary file is still there
     if os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
         temporary.rename(kept)

@@ -54,11 +54,13 @@ WHAT = {  # {name: what the rule does}
 
 
 def all_rules():
-    """Yield every Rule, the token rule first."""
+    """Yield a Rule for each entry of the page: the accept/reject rules, exact and inexact, the
+    token rule first; then shared noise; then each mistake of the museum.
+    """
     decisions = {"token rule": verify, "match rule": verify_match} | COMPARED
     for name, decide in decisions.items():
-        kind = "right" if decide in (verify, verify_match, verify_block) else "inexact"
-        yield Rule(name, kind, WHAT[name], decide)
+        is_exact = decide in (verify, verify_match, verify_block)
+        yield Rule(name, "right" if is_exact else "inexact", WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
         decide = RULES[mistake.case.verification]

@@ -182,14 +182,18 @@ class Schedule:
 
 
 def progress_watcher(tell, n_tokens):
-    """Return a watcher for Run.finish, which calls it after every round. It calls tell(), or
-    tell(done=..., total=n_tokens), in tokens, if TELL_SECONDS have passed since the last such line.
+    """Return a watcher, a function that Run.finish calls after every round, and with None at the
+    end of the text.
+
+    Once in TELL_SECONDS it sends the number of tokens so far: tell(done=..., total=n_tokens).
+    In between it calls tell(), which only ends the run if the page has gone.
     """
     n_done, told_at = 0, time.monotonic()
 
-    def watch(this_round, *moment):
+    def watch(this_round, *seconds_and_rng):
         nonlocal n_done, told_at
-        n_done += len(this_round.tokens) if this_round else 0
+        if this_round:
+            n_done += len(this_round.tokens)
         now = time.monotonic()
         if now - told_at < TELL_SECONDS:
             tell()
