@@ -2,6 +2,7 @@
 of the prompts.
 """
 
+import asyncio
 import logging
 import pickle
 import re
@@ -30,7 +31,6 @@ try:
         Client,
         KilledWorker,
         LocalCluster,
-        TimeoutError,
         as_completed,
         get_worker,
     )
@@ -103,7 +103,7 @@ class Cluster:
                 address = stack.enter_context(start_workers(self.n_local))
             client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
-        except (TimeoutError, OSError, ValueError, RuntimeError) as error:
+        except (asyncio.TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             expected = "expected a running scheduler with workers"
             if self.n_local:
