@@ -96,10 +96,8 @@ def write_temporary(path: Path):
 @contextmanager
 def create_atomically(path):
     """Yield a temporary Path for a new file or folder. It is renamed to `path` if the block
-    succeeds, and deleted if the block raises.
-
-    If `path` has appeared meanwhile, the result is kept beside it under the name that the message
-    of the OutputAppeared says.
+    succeeds, and deleted if the block raises. If `path` has appeared meanwhile, raises
+    OutputAppeared, whose message says under which name beside it the result is kept.
     """
     path = Path(path)
     with write_temporary(path) as temporary:

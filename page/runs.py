@@ -18,7 +18,7 @@ from itertools import accumulate
 
 from checkpoints.errors import InputError
 from checkpoints.limits import COUNT, PROBABILITY, Limits
-from decoding.clock import measure_costs
+from decoding.costs import measure_costs_in_turns
 from decoding.metrics import summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig, RecordingRng
@@ -240,7 +240,7 @@ def measure_pair(describe, pair, request, tell):
     target, draft = pair.target, pair.draft
     Ks = range(1, min(MAX_K, draft.max_draft_length(target)) + 1)
     turns = (tell() for _ in range(TURNS))
-    plain_seconds, costs_of_K = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
+    plain_seconds, costs_of_K = measure_costs_in_turns(target, draft, GREEDY, Ks, ROUNDS, turns)
 
     def never_decreasing(v_of_Ks):
         return list(accumulate([1.0, *v_of_Ks], max))

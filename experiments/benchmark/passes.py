@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 import gpt2
 from backends.before_numpy import N_THREADS
-from backends.machine import kernels_of
-from decoding.clock import CONTEXT_TOKENS
+from backends.kernels import kernels_of
+from decoding.costs import CONTEXT_TOKENS
 from sampling import Rng, SamplingParams
 from utils import nothing_to_wait_for
 

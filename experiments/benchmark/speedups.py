@@ -11,7 +11,7 @@ import dataclasses
 import statistics
 
 from cli.values import AUTO
-from decoding.auto_k import MAX_K
+from decoding.costs import MAX_K
 from decoding.theory import speedup
 from experiments.benchmark.comparison import PLAIN, TIMED_PARTS, Measurement
 from experiments.benchmark.intervals import (

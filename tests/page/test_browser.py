@@ -46,7 +46,7 @@ def few_rules(monkeypatch):
 def live(new_page, serve, pair, monkeypatch):
     """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
 
-    monkeypatch.setattr("decoding.clock.WARMUP_SECONDS", 0.0)
+    monkeypatch.setattr("decoding.costs.WARMUP_SECONDS", 0.0)
     monkeypatch.setitem(runs.FIELDS["temperature"], "value", 0.8)
 
     def call(view="race", models=None, **options):
