@@ -195,10 +195,12 @@ def hash_source(text):
 
 
 def style():
+    """The text of the page's style sheet."""
     return (WEB / "page.css").read_text(encoding="utf-8")
 
 
 def script():
+    """The text of the page's scripts, joined into one."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
 
 

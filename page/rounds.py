@@ -106,7 +106,8 @@ class Notes:
             self.notes.append(self.note(this_round, seconds, rng))
 
     def note(self, this_round, seconds, rng):
-        """The Note of a Round. It counts the tossed coins, so call it once for each Round, in turn.
+        """Return the Note of a Round, and count its coins: to be called once for each Round, in
+        turn.
 
         seconds: clock.Seconds of the Round
         rng: the Rng of the text, after the Round

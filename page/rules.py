@@ -89,7 +89,7 @@ class RoundRng(Rng):
         return K
 
 
-def rounds_of(rule, config, pair, prompt):
+def rounds_with_rule(rule, config, pair, prompt):
     """The rounds of the speculative loop under a Rule, otherwise as a GenerationConfig says: an
     iterator that yields None for the prefill, then each Round.
     """
@@ -105,7 +105,7 @@ def rounds_of(rule, config, pair, prompt):
     return replace(run, loop=loop, K=K, rule=rule.decide).rounds(rng)
 
 
-def text_row(rule, config, pair, prompt, tell):
+def decode_with_rule(rule, config, pair, prompt, tell):
     """Decode a prompt under a Rule. Returns {"tokens", "sources", "shown", "tokens_per_pass",
     "error"}: `shown` is the text of each token; `error` is None or how a mistake ended the text.
 
@@ -114,7 +114,7 @@ def text_row(rule, config, pair, prompt, tell):
     tokens, sources, n_rounds, error = [], [], 0, None
     with apply_mistake(rule.mistake) if rule.mistake else nullcontext():
         try:
-            rounds = rounds_of(rule, config, pair, prompt)
+            rounds = rounds_with_rule(rule, config, pair, prompt)
             next(rounds)  # the prefill
             for this_round in rounds:
                 tell()
@@ -163,7 +163,7 @@ def distribution_row(name):
 # ---------------------------------------------------------------- all that the page shows
 
 
-def rule_rows(config, pair, prompt, tell):
+def compare_rules(config, pair, prompt, tell):
     """Yield a dict of what the page shows of each Rule: its text after a Prompt, otherwise as a
     GenerationConfig says, and its distribution. `parts` is the first token that differs from the
     first rule's text, or None.
@@ -173,7 +173,7 @@ def rule_rows(config, pair, prompt, tell):
     first_text = None
     for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, config, pair, prompt, tell) | distribution_row(rule.name)
+        row |= decode_with_rule(rule, config, pair, prompt, tell) | distribution_row(rule.name)
         first_text = first_text or row["tokens"]
         row["parts"] = first_difference(first_text, row["tokens"])
         if rule.mistake:

@@ -173,11 +173,11 @@ def train_target(settings: TargetSettings):
     else:
         source = settings.output_folder(size)  # for the vocabulary
     if settings.layers:
-        model = models.grown_model(source, settings.kept_layers(source), settings.seed)
+        model = models.read_grown_model(source, settings.kept_layers(source), settings.seed)
     elif settings.start:
         model = models.read_model(source)
     else:
-        model = models.random_model(SIZES[size], source, settings.seed)
+        model = models.new_random_model(SIZES[size], source, settings.seed)
     loss = trainer.cross_entropy
     train_model(settings, size, model, loss, loss, source, layers=settings.layers)
 
@@ -192,7 +192,7 @@ def distil_draft(settings: DraftSettings):
     if settings.start:
         model = models.read_model(settings.model_folder(settings.start))
     else:
-        model = models.random_model(SIZES["0.7M"], target, settings.seed)
+        model = models.new_random_model(SIZES["0.7M"], target, settings.seed)
     first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
     if settings.start:  # the draft knows enough for total variation from the first step on
         first_loss = second_loss

@@ -59,7 +59,7 @@ def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
     head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
     rule = "def block_11(draft, p, q, sample, accept):\n    assert accept(Sure().heads)\n"
     rule += "    return exercises.solutions.block_11(draft, p, q, sample, accept)\n"
-    assert ReaderModule(module(head + rule)).rule_figures("block")["rule_distance"] < 1e-12
+    assert ReaderModule(module(head + rule)).enumerate_rule("block")["rule_distance"] < 1e-12
 
 
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
@@ -81,7 +81,7 @@ def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, mod
 
 def test_a_wrong_loop_has_its_distance(module):
     path = module("def speculative_9(target, draft, ids, n, *rest): return [0] * n")
-    assert 0 < ReaderModule(path).loop_distance() <= 1
+    assert 0 < ReaderModule(path).enumerate_loop() <= 1
 
 
 def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
@@ -101,7 +101,7 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
 
 def test_a_block_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module):
     own = ReaderModule(module("from wrong_answers import previous_ratio_only as block_11"))
-    assert own.rule_figures("block")["rule_distance"] > 1e-3
+    assert own.enumerate_rule("block")["rule_distance"] > 1e-3
 
 
 def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
@@ -113,7 +113,7 @@ def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
 def test_rules_of_two_texts_at_once_leave_stdout_alone(module, capsys):
     """Two threads decode: the second begins before the first ends, and a result is written."""
     own = ReaderModule(module("def verify_7(*arguments):\n    print('called')\n    return 0, 0"))
-    first, second = own.answer("verify_7"), own.answer("verify_7")
+    first, second = own.guard("verify_7"), own.guard("verify_7")
     with first as rule:
         second.__enter__()
         rule()
@@ -207,7 +207,7 @@ def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, right, wrong):
     if "range" in wrong:  # the shape of what it samples from does not say so
         wrong = wrong.replace("missing / missing.sum()", "missing / max(missing.sum(), 1e-9)")
     try:
-        assert ReaderModule(module(NUMPY + wrong)).rule_figures("token")["rule_distance"] > 1e-9
+        assert ReaderModule(module(NUMPY + wrong)).enumerate_rule("token")["rule_distance"] > 1e-9
     except InputError as error:
         assert "expected probabilities" in str(error)
 
