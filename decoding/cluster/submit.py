@@ -21,7 +21,7 @@ from checkpoints.errors import InputError, note, plural
 from decoding.cluster.failed import Failed
 from decoding.load import LoadedModels
 from gpt2 import Config
-from utils import sources_of
+from utils import find_sources
 
 try:
     import cloudpickle
@@ -71,7 +71,7 @@ class Cluster:
         self.address, self.spec = address, spec
         self.n_local = count_local_workers(address)
         sources = spec.sizes, spec.models_dir, spec.weights, download
-        self.configs, _, encoder = sources_of(*sources)
+        self.configs, _, encoder = find_sources(*sources)
         self.models = LoadedModels(ModelStub(self.configs[0]), {}, encoder)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
