@@ -70,7 +70,7 @@ def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
     """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
     one. The first coin decides all. Parameters as for accepted_by_token.
     """
-    # token t: the smallest product of the first 1, ..., t ratios (coins are below 1)
+    # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 

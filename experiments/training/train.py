@@ -38,7 +38,6 @@ from cli.hints import unknown_message
 from cli.parser import call
 from cli.values import check_choice, check_number, parse_list
 from decoding.head_files import fingerprint
-from decoding.streams import Purpose
 from gpt2 import Config
 
 try:
@@ -259,7 +258,7 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     folder = settings.model_folder(settings.target_model_size)
     teacher = fingerprint(folder)
     config = read_config(folder)
-    models.seed_torch(Purpose.WEIGHTS, settings.seed)
+    models.seed_weights(settings.seed)
     head = new_head(config)
     losses = trainer.make_distillation_losses(models.read_model(folder))
     training_texts = texts.TrainingTexts.read(

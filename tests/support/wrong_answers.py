@@ -102,12 +102,17 @@ def toss_of_the_overlap(p, q, sample, accept):
     return sample(p), accept(np.minimum(p, q).sum())
 
 
-def rule(replacement=right.residual_3, bonus=lambda p, q, n: p[n], verified=lambda i: True):
-    """verify_7 with another residual, another row for the bonus, or drafts that no coin decides."""
+def rule(
+    replacement=right.residual_3,
+    bonus=lambda p, q, n: p[n],
+    ratio=lambda p, q: p / q,
+    verified=lambda i: True,
+):
+    """verify_7 with another residual, bonus row or ratio, or with drafts that no coin decides."""
 
     def verify(draft, p, q, sample, accept):
         for i, x in enumerate(draft):
-            if verified(i) and not accept(p[i][x] / q[i][x]):
+            if verified(i) and not accept(ratio(p[i][x], q[i][x])):
                 return i, sample(replacement(p[i], q[i]))
         return len(draft), sample(bonus(p, q, len(draft)))
 
