@@ -22,7 +22,7 @@ THREAD_PREFIX = "text"  # of the names of the threads
 
 
 def require_cache_memory(models, n_texts, n_positions):
-    """Raises InputError if memory does not suffice for the caches of n_texts texts of n_positions
+    """Raise InputError if memory does not suffice for the caches of n_texts texts of n_positions
     tokens in each of these models. models: [Model], whose weights are in memory already
     """
     configs = [

@@ -74,11 +74,10 @@ class HeadDrafter(NeuralDrafter):
         target's KVCache, which has read these ids; `propose` reads it too.
         """
         self.target_cache = target_cache
-        if not ids:  # a prompt of one token: the target has read nothing yet
-            return
-        self.cache.length = 0  # so that nothing of an earlier text stays
-        self.cache.update_from_target(target_cache.hidden, len(ids))
-        super().prefill(ids, target_cache)
+        self.cache.length = 0  # nothing of an earlier text stays
+        if ids:  # none if the prompt has one token: then there is nothing to read yet
+            self.cache.update_from_target(target_cache.hidden, len(ids))
+            super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """As NeuralDrafter.propose, with at most as many tokens as the head can draft."""

@@ -398,7 +398,9 @@ def check_one_token_6(answer):
 
 
 def check_two_drafts_10(answer):
-    """Raise WrongAnswer unless two_drafts_10 is exact and keeps as many as two tries in turn."""
+    """Raise WrongAnswer unless two_drafts_10 is exact, and keeps a drafted token as often as to try
+    the first for p, and after a rejection the second for the residual.
+    """
     for p, q in PAIRS:
         first = np.minimum(p, q).sum()
         second = np.minimum(residual(p, q), q).sum() if first < 1 else 0.0

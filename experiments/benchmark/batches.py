@@ -71,11 +71,11 @@ def measure_batch(comparison, variant, prompts, seed):
     """
     runs = []
     for i, ids in enumerate(prompts):
-        # The number of a text decides its random numbers. A batch is as slow as its slowest text:
-        # with synthetic acceptance, all texts accept alike.
+        # The number of a text decides its random numbers. With synthetic acceptance all texts get
+        # the same, so that all accept alike: one unlucky text would slow the whole batch.
         number = i if comparison.acceptance_probability is None else 0
         runs.append(comparison.run_of(variant, seed, number, ids=ids))
-    timings = [*map_together(time_rounds, runs)]
+    timings = map_together(time_rounds, runs)  # [(seconds, target passes)]
     slowest = max(seconds for seconds, _ in timings)
     n_passes = sum(passes_of_text for _, passes_of_text in timings)
     n_tokens = len(prompts) * comparison.run.n_tokens

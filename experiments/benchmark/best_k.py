@@ -2,7 +2,7 @@
 
 import statistics
 
-from decoding.auto_k import measure_cost_parts
+from decoding.costs import measure_cost_parts
 from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
 from experiments.progress import progress

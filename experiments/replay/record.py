@@ -88,15 +88,16 @@ def record(settings: RecordSettings, output: LogFile):
 
 
 def record_texts(n_tokens, to_probs, seed, models, items):
-    """Decode a text of n_tokens after each prompt with the target of LoadedModels, and yield its
-    line of the log, a dict with a checksum.
+    """Decode n_tokens after each prompt with the target alone. Yield a line of the log for each, a
+    dict with a checksum.
 
-    to_probs: SamplingParams
-    items: [(number of the prompt, its token ids)]; the number and the seed decide random numbers
+    to_probs: SamplingParams, a function logits -> probabilities; models: LoadedModels
+    items: [(number of the prompt, its token ids)]; seed and number decide a text's random numbers
     """
+    target_alone = models.pair()
     for i, ids in items:
-        rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
-        run = Run(models.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))  # 0: the only repeat
+        run = Run(target_alone, ids, n_tokens, to_probs=to_probs, new_rng=rng)
         yield with_checksum(record_text(run))
 
 

@@ -70,7 +70,7 @@ def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
     """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
     one. The first coin decides all. Parameters as for accepted_by_token.
     """
-    # token t: the smallest product of the first 1, ..., t ratios (coins are below 1)
+    # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -121,8 +121,9 @@ def measure_ratios(model, text, to_probs):  # -> [n]
 
 
 class ReplayedDraft:
-    """A Draft that is tried on the texts of a Log. rule: "token" or "block"
+    """A Draft that is tried on the texts of a Log.
 
+    seed: of the coins that decide which sampled drafts are accepted; rule: "token" or "block"
     If the draft samples, it reads all texts when this object is made, with a bar on the terminal.
     """
 
@@ -204,7 +205,7 @@ def replay_row(rounds_of_texts, K, latency):
         tokens.append(sum(len(this_round.tokens) for this_round in rounds))
         # a sum of 0 makes the projected speedup None
         costs.append(0 if unknown else sum(latency.of_round(n, K) for n in drafted))
-    figures = {
+    estimates = {
         "acceptance_rate": acceptance_estimate(counts),
         "tokens_per_target_pass": Estimate(tokens, [len(rounds) for rounds in rounds_of_texts]),
         # the target alone would write a token for each pass over one row
@@ -214,7 +215,7 @@ def replay_row(rounds_of_texts, K, latency):
         "K": K,
         "prompts": len(rounds_of_texts),
         "tokens": sum(tokens),
-        **estimate_columns(figures),
+        **estimate_columns(estimates),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
         **round_columns(counts, K),

@@ -25,6 +25,7 @@ from command_line import (
 from toys import write_checkpoint
 
 from backends import autotune
+from checkpoints.folder import read_config
 from decoding.cluster.failed import Failed
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
@@ -117,7 +118,7 @@ def test_a_log(cli, file, tmp_path, address):
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     spec = ModelSpec("17M", ("0.7M-17M",), str(pair), exact=exact)
-    choices = spec.choose_kernels()
+    choices = submit.choose_kernels_once(spec, [read_config(pair / size) for size in spec.sizes])
     few = {kernel.few.n_rows for found in choices.values() for kernel in found.values()}
     assert (few == {1}) == exact
     expected = spec.kernels_in(spec.load(choices))

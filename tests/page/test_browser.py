@@ -16,7 +16,7 @@ from decoding.theory import speedup
 from experiments.benchmark.intervals import drafting_share
 from page import rules, runs
 from page.report import page_of
-from page.runs import ANSWERS, Request, answers_of, finished_run
+from page.runs import ANSWERS, Request, answers_of, compute_saved_page
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +46,7 @@ def few_rules(monkeypatch):
 def live(new_page, serve, pair, monkeypatch):
     """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
 
-    monkeypatch.setattr("decoding.clock.WARMUP_SECONDS", 0.0)
+    monkeypatch.setattr("decoding.costs.WARMUP_SECONDS", 0.0)
     monkeypatch.setitem(runs.FIELDS["temperature"], "value", 0.8)
 
     def call(view="race", models=None, **options):
@@ -540,7 +540,7 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
     paths = [tmp_path / "run.html", tmp_path / "play.html"]
     download.value.save_as(paths[0])
     assert served.token not in paths[0].read_text(encoding="utf-8")
-    write_atomically(paths[1], page_of(finished_run(*loaded(pair), unheard)))
+    write_atomically(paths[1], page_of(compute_saved_page(*loaded(pair), unheard)))
     kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
     for path in paths:
         assert path.stat().st_size < 400_000

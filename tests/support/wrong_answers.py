@@ -102,30 +102,21 @@ def toss_of_the_overlap(p, q, sample, accept):
     return sample(p), accept(np.minimum(p, q).sum())
 
 
-def rule(replacement=right.residual_3, bonus=lambda p, q, n: p[n]):
-    """verify_7 with another residual or another row for the bonus."""
+def rule(
+    replacement=right.residual_3,
+    bonus=lambda p, q, n: p[n],
+    ratio=lambda p, q: p / q,
+    verified=lambda i: True,
+):
+    """verify_7 with another residual, bonus row or ratio, or with drafts that no coin decides."""
 
     def verify(draft, p, q, sample, accept):
         for i, x in enumerate(draft):
-            if not accept(p[i][x] / q[i][x]):
+            if verified(i) and not accept(ratio(p[i][x], q[i][x])):
                 return i, sample(replacement(p[i], q[i]))
         return len(draft), sample(bonus(p, q, len(draft)))
 
     return verify
-
-
-def third_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if i < 2 and not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
-
-
-def first_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if i and not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
 
 
 def compare_each(draft, p, q, sample, accept):
@@ -354,6 +345,15 @@ def uniform(n_vocab, n):
     return np.full((n, n_vocab), 1 / n_vocab)
 
 
+def one_hot(n_vocab, n, token=1):
+    return np.eye(n_vocab)[[token] * n]
+
+
+def constant(tokens=lambda k: [1] * k, q=one_hot):
+    """A drafter of the same tokens always: tokens(k), and q(n_vocab, k)."""
+    return drafter(lambda n_vocab, sample, ids, k: (tokens(k), q(n_vocab, k)))
+
+
 def changes_its_ids(n_vocab, sample, ids, k):
     ids += [0] * k
     return ids[-k:] if k else [], np.eye(n_vocab)[[0] * k]
@@ -505,13 +505,6 @@ def one_coin(draft, p, q, sample, accept):
 def all_coins_counted(draft, p, q, sample, accept):
     n = sum(accept(p[i][x] / q[i][x]) for i, x in enumerate(draft))
     return n, sample(right.residual_3(p[n], q[n]) if n < len(draft) else p[n])
-
-
-def fourth_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft[:3]):
-        if not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
 
 
 def waits_for_room(target, draft_model, ids, n_tokens, K, sample, accept, end):
@@ -714,10 +707,26 @@ WRONG = {
             lambda x, t: right.temperature_2(x, t if t > 1e-6 or not t else 1),
         ),
         "in place": ("changes its arguments", logits_in_place),
+        "no return": ("it returns None", lambda logits, T: None),
+        "times the temperature": (
+            "expected [0.1189",
+            lambda x, T: softmax(x * T) if T else right.temperature_2(x, 0),
+        ),
+        "a small number more": ("differs by", lambda x, T: softmax(x / (T + 1e-8))),
+        "float32": (
+            "differs by",
+            lambda x, T: right.temperature_2(x.astype(np.float32), T),
+        ),
+        "text": ("expected numbers", lambda logits, T: "softmax"),
     },
     "acceptance_1": {
         "the other part": ("expected", lambda p, q: abs(p - q).sum() / 2),
         "0 / 0": ("nan", lambda p, q: (q * np.minimum(1, p / q)).sum()),
+        "not added up": ("the shape of", lambda p, q: np.minimum(p, q)),
+        "a small number more": (
+            "differs by 1e-08",
+            lambda p, q: (q * np.minimum(1, p / (q + 1e-8))).sum(),
+        ),
     },
     "residual_3": {
         "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", lambda p, q: np.maximum(p - q, 0)),
@@ -727,11 +736,27 @@ WRONG = {
             lambda p, q: p if np.allclose(p, q) else right.residual_3(p, q),
         ),
         "in place": ("changes its arguments", p_in_place),
+        "swapped": ("[0, 0.3333, 0.6667], expected [1, 0, 0]", lambda p, q: right.residual_3(q, p)),
+        "argmax": (
+            "[1, 0, 0], expected [0.75, 0.25, 0]",
+            lambda p, q: np.eye(len(p))[(p - q).argmax()],
+        ),
+        "three tokens": ("the shape of", three_tokens),
+        "a small number more": (
+            "which differs by 3e-10",
+            lambda p, q: np.maximum(p - q, 0) / (np.maximum(p - q, 0).sum() + 1e-10),
+        ),
+        "no function": ("expected a function", np.array([1, 0, 0])),
     },
     "nucleus_4": {
         "a threshold": ("expected", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
         "one more where it is reached exactly": ("0.5): ", nucleus_above),
         "ties are all kept": ("0.75): [0.25, 0.5, 0.25], expected", tied_at_the_threshold),
+        "sorted": (
+            "[1, 0, 0, 0], expected [0, 1, 0, 0]",
+            lambda p, top_p: np.sort(right.nucleus_4(p, top_p))[::-1],
+        ),
+        "not scaled": ("0.4", lambda p, top_p: np.where(right.nucleus_4(p, top_p) > 0, p, 0)),
     },
     "speedup_5": {
         "0 at a = 1": (
@@ -743,6 +768,14 @@ WRONG = {
             lambda a, K, c, v: (1 + a * K) / (K * c + v),
         ),
         "v is ignored": ("expected", lambda a, K, c, v: right.speedup_5(a, K, c, 1)),
+        "five drafts": (
+            "K=9",
+            lambda a, K, c, v: sum(a**n for n in range(min(K, 5) + 1)) / (K * c + v),
+        ),
+        "no bonus": (
+            "1, expected 1.3",
+            lambda a, K, c, v: sum(a**n for n in range(K)) / (K * c + v),
+        ),
     },
     "catch_up_8": {
         "everything again": ("fed: [5], expected [1]", whole_text),
@@ -752,6 +785,10 @@ WRONG = {
         ),
         "two rows at most": ("the rows of the last 3 ids", two_rows_at_most),
         "ids are emptied": ("the ids afterwards: []", ids_cleared),
+        "the cache is another": (
+            "in the cache in the end: []",
+            lambda ids, cache, n, forward: forward(ids, SimpleNamespace(ids=[]))[-n:],
+        ),
     },
     "one_token_6": {
         "sample(p), True": ("said to be the draft", lambda p, q, sample, accept: (sample(p), True)),
@@ -779,6 +816,25 @@ WRONG = {
             "`sample` is never called",
             lambda p, q, sample, accept: (int(q.argmax()), True),
         ),
+        "swapped": ("0.8800 of the drafts", one_token(lambda p, q: q / p)),
+        "argmax": (
+            "right [0.1928, 0.5711, 0.236]",
+            one_token(replacement=lambda p, q: np.eye(len(p))[(p - q).argmax()]),
+        ),
+        "a small number more": (
+            "distance of 1e-08; 0.7000 of the drafts are kept, 0.7000 can be, the sum of "
+            "min(p, q); the first token: yours [0.5, 0.3, 0.2], right [0.5, 0.3, 0.2], which "
+            "differ by 1e-08",
+            one_token(lambda p, q: p / (q + 1e-8)),
+        ),
+        "a coin of its own": ("no randomness or state of your own", own_coin),
+        "state of its own": ("no randomness or state of your own", every_second_run),
+        "no return": ("it returns None", no_return),
+        "all ratios": ("accept(array(", toss_of_all_ratios),
+        "all flags": ("whether it is a draft", flags_of_all_tokens),
+        "changed before the toss": ("accept(", changed_before_the_toss),
+        "without end": ("it does not end within", again_and_again),
+        "exit": ("it ends the program", leaves),
     },
     "verify_7": {
         "the draft is sampled again": ("it samples from q = [0.2, 0.4, 0.4]", sampled_again),
@@ -804,9 +860,12 @@ WRONG = {
         ),
         "the first draft is not verified": (
             "the first token: yours [0.2, 0.4, 0.4]",
-            first_unverified,
+            rule(verified=lambda i: i > 0),
         ),
-        "the third draft is not verified": ("K = 5: a total variation distance", third_unverified),
+        "the third draft is not verified": (
+            "K = 5: a total variation distance",
+            rule(verified=lambda i: i < 2),
+        ),
         "compare": ("on average 0.3000 drafts are kept, by the right rule 0.7000", compare_each),
         "only where p is 1": ("0.0000 drafts are kept", where_p_is_1),
         "half of min(p, q)": ("0.3500 drafts are kept", half_of_the_overlap),
@@ -816,11 +875,28 @@ WRONG = {
             "expected two whole numbers",
             lambda draft, p, q, sample, accept: [*draft, sample(p[-1]), 0],
         ),
+        "heads at last": ("it does not end", waits_for_heads),
+        "a larger p at last": ("it does not end within", waits_for_a_larger_p),
+        "rows one further": ("the first token: yours", rows_one_further),
+        "the rejected is counted": ("the first token: yours", counts_the_rejected),
+        "the first decides": ("0.8000 drafts are kept", returns_after_the_first),
+        "one coin": ("after (1,): yours [0.3, 0.45, 0.25]", one_coin),
+        "all coins are counted": ("the first token: yours", all_coins_counted),
+        "three tokens": ("K = 2: a total", rule(replacement=three_tokens)),
+        "the fourth draft is not verified": ("K = 5: a total", rule(verified=lambda i: i < 3)),
+        "three drafts": (
+            "K = 5: the distribution is right",
+            lambda draft, p, q, sample, accept: right.verify_7(draft[:3], p, q, sample, accept),
+        ),
     },
     "block_11": {
         "the token rule": ("by block verification", right.verify_7),
         "the residual of tokens": ("total variation distance", block_with_the_residual_of_tokens),
         "the ratio before only": ("K = 5: a total variation distance", previous_ratio_only),
+        "three drafts": (
+            "K = 5: the distribution is right",
+            lambda draft, p, q, *rest: right.block_11(draft[:3], p, q[:3], *rest),
+        ),
     },
     "two_drafts_10": {
         "one draft": ("are by two tries in turn; expected more", right.one_token_6),
@@ -831,6 +907,7 @@ WRONG = {
         "sample(p), True": ("said to be the draft", lambda p, q, sample, accept: (sample(p), True)),
         "without replacement": ("said to be the draft", drafts(2, replacement=False)),
         "three": ("3 drafts are sampled from q, expected 2", drafts(3)),
+        "one residual for both": ("total variation distance", one_residual_for_both),
     },
     "speculative_9": {
         "plain decoding, and a useless draft": ("passes of the target", no_drafting),
@@ -854,158 +931,6 @@ WRONG = {
         ),
         "a pass for each place": ("or fewer: one a round", a_pass_for_each_place),
         "ids grow": ("the ids that it was given, afterwards", ids_grow),
-    },
-    "cached_14": {
-        "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
-        "a rejected draft stays": ("", replaced(right.cached_14, catch_up_8=not_rolled_back)),
-        "another rule": (
-            "right [",
-            replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
-        ),
-    },
-    "siblings_12": {
-        "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
-        "residual of p": (
-            "total variation distance",
-            replaced(right.siblings_12, residual_3=lambda p, q: p),
-        ),
-        "plain decoding": (
-            "the mean number of tokens",
-            lambda target, draft, ids, sample, accept: [sample(target(ids)[-1])],
-        ),
-    },
-    "drafter_13": {
-        "never": ("it never drafts", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
-        "q is not what it was sampled from": (
-            "q says",
-            drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k))),
-        ),
-        "q does not sum to 1": (
-            "sum to 1",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.ones((k, n)))),
-        ),
-        "one-hot at another token": (
-            "q says 0",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[2] * k])),
-        ),
-        "more than k": (
-            "tokens at most",
-            drafter(lambda n, sample, ids, k: ([1] * 4, np.eye(n)[[1] * 4])),
-        ),
-        "another vocabulary": (
-            "the shape of q",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n + 1)[[1] * k])),
-        ),
-        "changes ids": ("the ids afterwards", drafter(changes_its_ids)),
-        "the first text for ever": ("another text", remembers_the_first_text),
-        "drops a token for what it is": ("q says", drafter(drops_a_token)),
-        "one-hot where nothing was seen": ("q says 1", drafter(one_hot_where_unseen)),
-        "token -1": (
-            "expected tokens from 0",
-            drafter(lambda n, sample, ids, k: ([-1] * k, np.eye(n)[[-1] * k])),
-        ),
-        "an array of tokens": (
-            "returns ndarray",
-            drafter(lambda n, sample, ids, k: (np.ones(k, int), np.eye(n)[[1] * k])),
-        ),
-        "a tuple of tokens": (
-            "returns tuple",
-            drafter(lambda n, sample, ids, k: ((1,) * k, np.eye(n)[[1] * k])),
-        ),
-        "a list of rows": (
-            "and list",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[1] * k].tolist())),
-        ),
-    },
-}
-
-MORE = {  # in the style of students
-    "temperature_2": {
-        "no return": ("it returns None", lambda logits, T: None),
-        "times the temperature": (
-            "expected [0.1189",
-            lambda x, T: softmax(x * T) if T else right.temperature_2(x, 0),
-        ),
-        "a small number more": ("differs by", lambda x, T: softmax(x / (T + 1e-8))),
-        "float32": (
-            "differs by",
-            lambda x, T: right.temperature_2(x.astype(np.float32), T),
-        ),
-        "text": ("expected numbers", lambda logits, T: "softmax"),
-    },
-    "acceptance_1": {
-        "not added up": ("the shape of", lambda p, q: np.minimum(p, q)),
-        "a small number more": (
-            "differs by 1e-08",
-            lambda p, q: (q * np.minimum(1, p / (q + 1e-8))).sum(),
-        ),
-    },
-    "residual_3": {
-        "swapped": ("[0, 0.3333, 0.6667], expected [1, 0, 0]", lambda p, q: right.residual_3(q, p)),
-        "argmax": (
-            "[1, 0, 0], expected [0.75, 0.25, 0]",
-            lambda p, q: np.eye(len(p))[(p - q).argmax()],
-        ),
-        "three tokens": ("the shape of", three_tokens),
-        "a small number more": (
-            "which differs by 3e-10",
-            lambda p, q: np.maximum(p - q, 0) / (np.maximum(p - q, 0).sum() + 1e-10),
-        ),
-        "no function": ("expected a function", np.array([1, 0, 0])),
-    },
-    "one_token_6": {
-        "swapped": ("0.8800 of the drafts", one_token(lambda p, q: q / p)),
-        "argmax": (
-            "right [0.1928, 0.5711, 0.236]",
-            one_token(replacement=lambda p, q: np.eye(len(p))[(p - q).argmax()]),
-        ),
-        "a small number more": (
-            "distance of 1e-08; 0.7000 of the drafts are kept, 0.7000 can be, the sum of "
-            "min(p, q); the first token: yours [0.5, 0.3, 0.2], right [0.5, 0.3, 0.2], which "
-            "differ by 1e-08",
-            one_token(lambda p, q: p / (q + 1e-8)),
-        ),
-        "a coin of its own": ("no randomness or state of your own", own_coin),
-        "state of its own": ("no randomness or state of your own", every_second_run),
-        "no return": ("it returns None", no_return),
-        "all ratios": ("accept(array(", toss_of_all_ratios),
-        "all flags": ("whether it is a draft", flags_of_all_tokens),
-        "changed before the toss": ("accept(", changed_before_the_toss),
-        "without end": ("it does not end within", again_and_again),
-        "exit": ("it ends the program", leaves),
-    },
-    "verify_7": {
-        "heads at last": ("it does not end", waits_for_heads),
-        "a larger p at last": ("it does not end within", waits_for_a_larger_p),
-        "rows one further": ("the first token: yours", rows_one_further),
-        "the rejected is counted": ("the first token: yours", counts_the_rejected),
-        "the first decides": ("0.8000 drafts are kept", returns_after_the_first),
-        "one coin": ("after (1,): yours [0.3, 0.45, 0.25]", one_coin),
-        "all coins are counted": ("the first token: yours", all_coins_counted),
-        "three tokens": ("K = 2: a total", rule(replacement=three_tokens)),
-        "the fourth draft is not verified": ("K = 5: a total", fourth_unverified),
-        "three drafts": (
-            "K = 5: the distribution is right",
-            lambda draft, p, q, sample, accept: right.verify_7(draft[:3], p, q, sample, accept),
-        ),
-    },
-    "block_11": {
-        "three drafts": (
-            "K = 5: the distribution is right",
-            lambda draft, p, q, *rest: right.block_11(draft[:3], p, q[:3], *rest),
-        ),
-    },
-    "speedup_5": {
-        "five drafts": (
-            "K=9",
-            lambda a, K, c, v: sum(a**n for n in range(min(K, 5) + 1)) / (K * c + v),
-        ),
-        "no bonus": (
-            "1, expected 1.3",
-            lambda a, K, c, v: sum(a**n for n in range(K)) / (K * c + v),
-        ),
-    },
-    "speculative_9": {
         "room at last": ("it does not end within", waits_for_room),
         "a generator": ("expected a list of tokens", generated),
         "an array": ("expected a list", lambda *how: np.array(right.speculative_9(*how))),
@@ -1022,19 +947,25 @@ MORE = {  # in the style of students
             with_models(right.speculative_9, lambda model: lambda ids: model([ids])[0]),
         ),
     },
-    "catch_up_8": {
-        "the cache is another": (
-            "in the cache in the end: []",
-            lambda ids, cache, n, forward: forward(ids, SimpleNamespace(ids=[]))[-n:],
-        ),
-    },
     "cached_14": {
+        "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
+        "a rejected draft stays": ("", replaced(right.cached_14, catch_up_8=not_rolled_back)),
+        "another rule": (
+            "right [",
+            replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
+        ),
         "one cache for both": ("a cache of its own for each model", one_cache),
     },
-    "two_drafts_10": {
-        "one residual for both": ("total variation distance", one_residual_for_both),
-    },
     "siblings_12": {
+        "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
+        "residual of p": (
+            "total variation distance",
+            replaced(right.siblings_12, residual_3=lambda p, q: p),
+        ),
+        "plain decoding": (
+            "the mean number of tokens",
+            lambda target, draft, ids, sample, accept: [sample(target(ids)[-1])],
+        ),
         "three tokens": ("0, 0], right [", with_models(right.siblings_12, first_three)),
         "no bonus": (
             "the mean number of tokens",
@@ -1042,6 +973,26 @@ MORE = {  # in the style of students
         ),
     },
     "drafter_13": {
+        "never": ("it never drafts", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
+        "q is not what it was sampled from": ("q says", constant(q=uniform)),
+        "q does not sum to 1": ("sum to 1", constant(q=lambda n, k: np.ones((k, n)))),
+        "one-hot at another token": ("q says 0", constant(q=lambda n, k: one_hot(n, k, 2))),
+        "more than k": (
+            "tokens at most",
+            constant(lambda k: [1] * 4, lambda n, k: one_hot(n, 4)),
+        ),
+        "another vocabulary": ("the shape of q", constant(q=lambda n, k: one_hot(n + 1, k))),
+        "changes ids": ("the ids afterwards", drafter(changes_its_ids)),
+        "the first text for ever": ("another text", remembers_the_first_text),
+        "drops a token for what it is": ("q says", drafter(drops_a_token)),
+        "one-hot where nothing was seen": ("q says 1", drafter(one_hot_where_unseen)),
+        "token -1": (
+            "expected tokens from 0",
+            constant(lambda k: [-1] * k, lambda n, k: one_hot(n, k, -1)),
+        ),
+        "an array of tokens": ("returns ndarray", constant(lambda k: np.ones(k, int))),
+        "a tuple of tokens": ("returns tuple", constant(lambda k: (1,) * k)),
+        "a list of rows": ("and list", constant(q=lambda n, k: one_hot(n, k).tolist())),
         "nothing": ("it returns None", lambda n, sample: None),
         "a list": ("an object with n_vocab", lambda n, sample: [1, 2]),
         "no prefill": (
@@ -1052,23 +1003,18 @@ MORE = {  # in the style of students
         "no q": ("expected a list of tokens and an array", drafter(lambda n, s, i, k: [1] * k)),
         "four tokens": (
             "the shape of q: (1, 4), expected (1, 6)",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(4)[[1] * k])),
+            constant(q=lambda n, k: one_hot(4, k)),
         ),
         "wrong from the fourth on": (
             "with k = 6",
-            drafter(
-                lambda n, sample, ids, k: (
-                    [1] * k,
-                    np.eye(n)[[1] * k] if k <= 3 else uniform(n, k),
-                )
-            ),
+            constant(q=lambda n, k: one_hot(n, k) if k <= 3 else uniform(n, k)),
         ),
         "wrong in long texts": (
             "q says 0.1667",
             drafter(
                 lambda n, sample, ids, k: (
                     [1] * k,
-                    np.eye(n)[[1] * k] if len(ids) <= 18 else uniform(n, k),
+                    one_hot(n, k) if len(ids) <= 18 else uniform(n, k),
                 )
             ),
         ),
@@ -1079,20 +1025,10 @@ MORE = {  # in the style of students
         "state of all texts": ("another text", FirstOfAll),
         "no whole numbers": (
             "expected whole numbers",
-            drafter(lambda n, sample, ids, k: ([0.0] * k, np.eye(n)[[0] * k])),
+            constant(lambda k: [0.0] * k, lambda n, k: one_hot(n, k, 0)),
         ),
-    },
-    "nucleus_4": {
-        "sorted": (
-            "[1, 0, 0, 0], expected [0, 1, 0, 0]",
-            lambda p, top_p: np.sort(right.nucleus_4(p, top_p))[::-1],
-        ),
-        "not scaled": ("0.4", lambda p, top_p: np.where(right.nucleus_4(p, top_p) > 0, p, 0)),
     },
 }
-for exercise, answers in MORE.items():
-    assert not WRONG[exercise].keys() & answers.keys()
-    WRONG[exercise] |= answers
 
 RIGHT = {
     "residual_3": {
@@ -1132,7 +1068,7 @@ RIGHT = {
         "NumPy tokens": texts_of_numpy,
     },
     "drafter_13": {
-        "a constant": drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[1] * k])),
+        "a constant": constant(),
         "frequent tokens": Frequent,
     },
 }
