@@ -155,10 +155,10 @@ def print_wrapped(text):
 
 
 def mistakes(*names, settings: MuseumSettings, output: Json):
-    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
-    which test catches it.
+    """List the known ways to get speculative decoding wrong: how wrong each is, where it shows
+    first, which test catches it.
 
-    Without names a table of all; with names those, and the lines of code they change. Where only a
+    Without names a table of all; with names those, and the lines of code they change. If only a
     rule is changed, its tokens per round on the toy are shown too: a wrong rule can be faster.
     """
     chosen = {name: find_mistake(name) for name in names or MISTAKES}
