@@ -150,7 +150,7 @@ class ReplayedDraft:
         coins = rng.random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
-    def rounds(self, K):
+    def replay_texts(self, K):
         """Replay every text. Returns for each text, in a list, the list of Rounds of up to K drafts
         that would have written it.
         """
@@ -187,7 +187,7 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "verification": rule,
     }
     bar = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | replay_row(replayed.rounds(K), K, latency) for K in bar]
+    return [about | replay_row(replayed.replay_texts(K), K, latency) for K in bar]
 
 
 def replay_row(rounds_of_texts, K, latency):
