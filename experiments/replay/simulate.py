@@ -58,8 +58,8 @@ class RecordedTarget:
 
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the token rule accepts, if the text is the recorded
-    one. Each token is decided by its own coin, a random number from 0 to 1.
+    """Return which drafted tokens of a round the token rule accepts, given that the text goes on as
+    it was recorded. Each token is decided by its own coin, a random number from 0 to 1.
 
     ratios: q(x) / p(x) of the recorded tokens x
     """
@@ -67,8 +67,8 @@ def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
 
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
-    one. The first coin decides all. Parameters as for accepted_by_token.
+    """Return which drafted tokens of a round the block rule accepts, given that the text goes on as
+    it was recorded. The first coin decides all. Parameters as for accepted_by_token.
     """
     # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
@@ -150,7 +150,7 @@ class ReplayedDraft:
         coins = rng.random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
-    def rounds(self, K):
+    def replay_texts(self, K):
         """Replay every text. Returns for each text, in a list, the list of Rounds of up to K drafts
         that would have written it.
         """
@@ -187,7 +187,7 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "verification": rule,
     }
     bar = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | replay_row(replayed.rounds(K), K, latency) for K in bar]
+    return [about | replay_row(replayed.replay_texts(K), K, latency) for K in bar]
 
 
 def replay_row(rounds_of_texts, K, latency):
