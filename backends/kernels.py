@@ -91,7 +91,7 @@ def plan_layouts(config, dtype, kernel=None, exact=False):
     return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)
 
 
-def kernel_named(name):
+def parse_kernel(name):
     """The Kernel of "plain" or WIDTHxTHREADS such as "64x2"; None for "auto". Raises ValueError."""
     if name == "auto":
         return None

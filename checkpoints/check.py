@@ -104,7 +104,7 @@ def examine_tensors(tensors, report):
     checksums = Counter()  # {"right", "none stated", "unknown", or None for a problem: tensors}
     for tensor in tqdm(tensors.values(), desc="tensors", leave=False, disable=None):
         report.try_step(tensor.read, np.float32)
-        checksums[report.try_step(compare_checksum, tensor)] += 1
+        checksums[report.try_step(require_checksum, tensor)] += 1
     if tensors:
         report.compared.append(
             f"{len(tensors)} tensors: their shapes, and the sizes of their files"
@@ -139,7 +139,7 @@ def examine_model(folder, config, tensors, load_model, report):
 
 
 def require_spread(folder, model):
-    """Raises InputError if a model's logits are all equal, or NaN. Its weights are then zero, or
+    """Raise InputError if a model's logits are all equal, or NaN. Its weights are then zero, or
     stored as another dtype than their file says.
     """
     ids = [*range(min(model.config.n_ctx, model.config.n_vocab, 8))]
@@ -167,11 +167,11 @@ def compare_with_source(path, stated):
     return stated["url"].rpartition("/")[0]
 
 
-def compare_checksum(tensor):
+def require_checksum(tensor):
     """Compare the bytes of a Tensor with their checksum. Returns "right", "none stated", or
     "unknown" if it cannot be computed here. Raises InputError if it is wrong.
     """
-    state = tensor.checksum()
+    state = tensor.compare_checksum()
     if state == "wrong":
         raise InputError(
             f"{tensor.path}: the bytes of {tensor.name} do not match their checksum; "

@@ -29,7 +29,7 @@ class NGramDrafter:
         """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens and their one-hot q; no tokens if no n-gram matches.
+        """Draft up to k tokens after ids. Returns them and their one-hot q; none without a match.
 
         The longest n-gram with a match decides, and of its matches the latest. If fewer than k
         tokens follow the match, they are repeated, as the text may be looping.

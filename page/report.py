@@ -96,8 +96,8 @@ def to_6_digits(value):
 
 
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """The text of each token. ids: the tokens before them. A character of several tokens is in the
-    text of the last of these tokens; all texts joined are the text of the tokens.
+    """Decode tokens that follow `ids`, each to a text of its own. A character of several tokens is
+    in the text of the last of these tokens; all texts joined are the text of the tokens.
     """
     decode = encoder.incremental_decoder()
     decode(ids)
@@ -195,10 +195,12 @@ def hash_source(text):
 
 
 def style():
+    """The text of the page's style sheet."""
     return (WEB / "page.css").read_text(encoding="utf-8")
 
 
 def script():
+    """The text of the page's scripts, joined into one."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
 
 

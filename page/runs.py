@@ -24,7 +24,7 @@ from decoding.prompt import Prompt
 from decoding.run import GenerationConfig, RecordingRng
 from page.report import report_data
 from page.rounds import Notes
-from page.rules import ALL_RULES, rule_rows
+from page.rules import ALL_RULES, compare_rules
 from sampling import SamplingParams
 
 TELL_SECONDS = 0.1  # between lines of progress: a browser that draws takes time from the models
@@ -109,8 +109,8 @@ def refuse(name, value, expected):
 
 
 def read_numbers(record, *names):
-    """{name: number} of a JSON object: an int where its LIMITS are whole, else a float. Raises
-    FieldError for a number that is missing or outside its LIMITS.
+    """Read the numbers of these names from a JSON object: {name: an int if its LIMITS are whole,
+    else a float}. Raises FieldError for a number that is missing or outside its LIMITS.
     """
     if not isinstance(record, dict):
         raise FieldError(f"{json.dumps(record):.40}: expected an object with {', '.join(names)}")
@@ -124,7 +124,7 @@ def read_numbers(record, *names):
 
 
 def read_edits(request, name):
-    """The list under "coins" or "changes" of a request (a dict); [] where the request has none.
+    """Read the list under "coins" or "changes" of a request (a dict); [] if the request has none.
     Raises FieldError for another value and for a list that is too long.
     """
     edits = request.get(name, [])
@@ -134,7 +134,7 @@ def read_edits(request, name):
 
 
 def parse(body):
-    """The Request in bytes of JSON. Raises FieldError for what the page does not send."""
+    """Parse the Request in bytes of JSON. Raises FieldError for what the page does not send."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -261,9 +261,9 @@ def measure_pair(describe, pair, request, tell):
 
 def tell_rules(describe, pair, request, tell):
     """Decode the text of a Request under every accept/reject rule. Sends the page a line for each
-    rule: {"row": a dict of page.rules.rule_rows, "done", "total": numbers of rules}. Returns {}.
+    rule: {"row": a dict of compare_rules, "done", "total": numbers of rules}. Returns {}.
     """
-    rows = rule_rows(request.config(), pair, request.to_prompt(pair), tell)
+    rows = compare_rules(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
         tell(row=row, done=n_done, total=len(ALL_RULES))
     return {}
@@ -282,9 +282,9 @@ def answers_of(describe, pair):
     return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}
 
 
-def finished_run(describe, pair, tell):
-    """Do the first run of the page and all that the page could ask about it. Returns the data of
-    the page.
+def compute_saved_page(describe, pair, tell):
+    """Compute all that a saved page shows: its first run, and all that it could ask about this run.
+    Returns the data of the page, a dict for page.report.page_of.
 
     The run is greedy, so that both texts are the same. A second one has random tokens; the rules
     are compared at its temperature.
@@ -296,7 +296,7 @@ def finished_run(describe, pair, tell):
     data["other"] = ANSWERS["race"](describe, pair, sampled, tell)
     data["costs"] = measure_pair(describe, pair, greedy, tell)
     data["rules"] = []
-    for row in rule_rows(sampled.config(), pair, sampled.to_prompt(pair), tell):
+    for row in compare_rules(sampled.config(), pair, sampled.to_prompt(pair), tell):
         data["rules"].append(row)
         tell(done=len(data["rules"]), total=len(ALL_RULES))
     return data

@@ -26,7 +26,9 @@ class CheckedRng:
         self.rng, self.samples = rng, []
 
     def sample(self, p):  # [n_vocab] -> token
-        """A token sampled from p. Raises WrongAnswer if p is no distribution."""
+        """Sample a token from p, and add both to `samples`. Raises WrongAnswer if p is no
+        distribution.
+        """
         p = to_array(p, f"sample({p!r}): expected probabilities")
         if p.ndim != 1:
             raise WrongAnswer(f"sample of an array of shape {p.shape}: expected one row")
@@ -37,7 +39,9 @@ class CheckedRng:
         return token
 
     def accept(self, ratio):
-        """True with probability min(1, ratio). Raises WrongAnswer if ratio is below 0."""
+        """Toss a coin: True with probability min(1, ratio). Raises WrongAnswer if ratio is no
+        number of 0 or more.
+        """
         problem = f"accept({ratio!r}): expected a number of 0 or more"
         ratio = to_array(ratio, problem)
         if ratio.size != 1 or not ratio >= 0:
@@ -46,8 +50,8 @@ class CheckedRng:
 
 
 def to_array(numbers, problem):
-    """A number, or a nested sequence of numbers, as an array of floats. Raises WrongAnswer(problem)
-    if that is impossible.
+    """Convert a number, or a nested sequence of numbers, to an array of floats. Raises
+    WrongAnswer(problem) if that is impossible.
     """
     try:
         return np.array(numbers, float)
@@ -56,7 +60,7 @@ def to_array(numbers, problem):
 
 
 def to_whole_numbers(result, expected, event="it returns"):
-    """The result as a list of ints. Raises WrongAnswer if it is no sequence of whole numbers.
+    """Convert a sequence of whole numbers to a list of ints. Raises WrongAnswer for anything else.
 
     expected, event: text for the message "EVENT result, expected EXPECTED"
     """

@@ -13,7 +13,7 @@ class Failed:
 
 
 def require_no_failures(failed):
-    """Raises InputError, which names the prompts that failed, if there are any.
+    """Raise InputError, which names the prompts that failed, if there are any.
 
     failed: {name of a prompt: reason}
     """

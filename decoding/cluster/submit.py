@@ -2,6 +2,7 @@
 of the prompts.
 """
 
+import asyncio
 import logging
 import pickle
 import re
@@ -20,7 +21,7 @@ from checkpoints.errors import InputError, note, plural
 from decoding.cluster.failed import Failed
 from decoding.load import LoadedModels
 from gpt2 import Config
-from utils import sources_of
+from utils import find_sources
 
 try:
     import cloudpickle
@@ -30,7 +31,6 @@ try:
         Client,
         KilledWorker,
         LocalCluster,
-        TimeoutError,
         as_completed,
         get_worker,
     )
@@ -71,7 +71,7 @@ class Cluster:
         self.address, self.spec = address, spec
         self.n_local = count_local_workers(address)
         sources = spec.sizes, spec.models_dir, spec.weights, download
-        self.configs, _, encoder = sources_of(*sources)
+        self.configs, _, encoder = find_sources(*sources)
         self.models = LoadedModels(ModelStub(self.configs[0]), {}, encoder)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
@@ -103,7 +103,7 @@ class Cluster:
                 address = stack.enter_context(start_workers(self.n_local))
             client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
-        except (TimeoutError, OSError, ValueError, RuntimeError) as error:
+        except (asyncio.TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             expected = "expected a running scheduler with workers"
             if self.n_local:

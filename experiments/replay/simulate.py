@@ -58,8 +58,8 @@ class RecordedTarget:
 
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the token rule accepts, if the text is the recorded
-    one. Each token is decided by its own coin, a random number from 0 to 1.
+    """Return which drafted tokens of a round the token rule accepts, given that the text goes on as
+    it was recorded. Each token is decided by its own coin, a random number from 0 to 1.
 
     ratios: q(x) / p(x) of the recorded tokens x
     """
@@ -67,10 +67,10 @@ def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
 
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
-    one. The first coin decides all. Parameters as for accepted_by_token.
+    """Return which drafted tokens of a round the block rule accepts, given that the text goes on as
+    it was recorded. The first coin decides all. Parameters as for accepted_by_token.
     """
-    # token t: the smallest product of the first 1, ..., t ratios (coins are below 1)
+    # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -121,8 +121,9 @@ def measure_ratios(model, text, to_probs):  # -> [n]
 
 
 class ReplayedDraft:
-    """A Draft that is tried on the texts of a Log. rule: "token" or "block"
+    """A Draft that is tried on the texts of a Log.
 
+    seed: of the coins that decide which sampled drafts are accepted; rule: "token" or "block"
     If the draft samples, it reads all texts when this object is made, with a bar on the terminal.
     """
 
@@ -149,7 +150,7 @@ class ReplayedDraft:
         coins = rng.random(len(ratios))
         return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
 
-    def rounds(self, K):
+    def replay_texts(self, K):
         """Replay every text. Returns for each text, in a list, the list of Rounds of up to K drafts
         that would have written it.
         """
@@ -186,7 +187,7 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
         "verification": rule,
     }
     bar = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | replay_row(replayed.rounds(K), K, latency) for K in bar]
+    return [about | replay_row(replayed.replay_texts(K), K, latency) for K in bar]
 
 
 def replay_row(rounds_of_texts, K, latency):
@@ -204,7 +205,7 @@ def replay_row(rounds_of_texts, K, latency):
         tokens.append(sum(len(this_round.tokens) for this_round in rounds))
         # a sum of 0 makes the projected speedup None
         costs.append(0 if unknown else sum(latency.of_round(n, K) for n in drafted))
-    figures = {
+    estimates = {
         "acceptance_rate": acceptance_estimate(counts),
         "tokens_per_target_pass": Estimate(tokens, [len(rounds) for rounds in rounds_of_texts]),
         # the target alone would write a token for each pass over one row
@@ -214,7 +215,7 @@ def replay_row(rounds_of_texts, K, latency):
         "K": K,
         "prompts": len(rounds_of_texts),
         "tokens": sum(tokens),
-        **estimate_columns(figures),
+        **estimate_columns(estimates),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
         **round_columns(counts, K),

@@ -102,12 +102,17 @@ def toss_of_the_overlap(p, q, sample, accept):
     return sample(p), accept(np.minimum(p, q).sum())
 
 
-def rule(replacement=right.residual_3, bonus=lambda p, q, n: p[n], verified=lambda i: True):
-    """verify_7 with another residual, another row for the bonus, or drafts that no coin decides."""
+def rule(
+    replacement=right.residual_3,
+    bonus=lambda p, q, n: p[n],
+    ratio=lambda p, q: p / q,
+    verified=lambda i: True,
+):
+    """verify_7 with another residual, bonus row or ratio, or with drafts that no coin decides."""
 
     def verify(draft, p, q, sample, accept):
         for i, x in enumerate(draft):
-            if verified(i) and not accept(p[i][x] / q[i][x]):
+            if verified(i) and not accept(ratio(p[i][x], q[i][x])):
                 return i, sample(replacement(p[i], q[i]))
         return len(draft), sample(bonus(p, q, len(draft)))
 
@@ -309,6 +314,15 @@ def rows_of_q_at_the_end(target, draft_model, ids, n_tokens, K, sample, accept, 
 def reads_all_again(target, draft_model, *rest):
     afresh = lambda forward: lambda ids: forward(list(ids), SimpleNamespace(ids=[]))
     return right.speculative_9(afresh(target), afresh(draft_model), *rest)
+
+
+def by_catching_up(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    def with_cache(forward, n_last):
+        cache = SimpleNamespace(ids=[])
+        return lambda ids: right.catch_up_8(ids, cache, min(n_last, len(ids)), forward)
+
+    models = with_cache(target, K + 1), with_cache(draft_model, 1)
+    return right.speculative_9(*models, ids, n_tokens, K, sample, accept, end)
 
 
 def not_rolled_back(ids, cache, n_last, forward):
@@ -961,7 +975,7 @@ WRONG = {
             with_models(right.speculative_9, lambda model: lambda ids: model(ids, None)),
         ),
         "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
-        "a rejected draft stays": ("", replaced(right.cached_14, catch_up_8=not_rolled_back)),
+        "a rejected draft stays": ("", replaced(by_catching_up, catch_up_8=not_rolled_back)),
         "another rule": (
             "right [",
             replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
@@ -1074,6 +1088,7 @@ RIGHT = {
     "cached_14": {
         "NumPy ids": with_models(right.cached_14, as_arrays),
         "with a prefill": with_a_prefill,
+        "by catch_up_8": by_catching_up,
     },
     "siblings_12": {"NumPy ids": with_models(right.siblings_12, as_arrays)},
     "two_drafts_10": {"K-SEQ": k_sequential, "both first": both_first},
