@@ -30,7 +30,7 @@ from proving.verdict import (
     enumerate_round,
     expected_kept,
     require_rule_result,
-    to_whole_numbers,
+    to_tokens,
 )
 from sampling import Rng
 
@@ -41,6 +41,7 @@ K_KEPT = 3  # of the round whose kept drafts are counted
 # (n_vocab, K) of rounds in which a rule has to be right
 ROUNDS = ((3, K_KEPT), (5, 2), (2, 5))
 N_LOOP = 20  # tokens from a loop without caches
+END = 2  # the token that ends a toy text
 
 
 class Unwritten(SettingError):
@@ -122,10 +123,7 @@ class ReaderModule:
             )
             if not isinstance(result, list):
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            text = tuple(to_whole_numbers(result, expected))
-            if not all(0 <= token < n_vocab for token in text):
-                raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            return text
+            return tuple(to_tokens(result, n_vocab, expected))
 
     def enumerate_rule(self, verification):
         """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
@@ -167,13 +165,14 @@ class ReaderModule:
         pair = toy_pair(case.toy_n_free, case.toy_draft_seed)
         models = [row_function(model, case.to_probs) for model in pair]
         n_vocab, n_tokens, K = pair[0].config.n_vocab, case.toy_n_tokens, case.toy_K
-        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K)
+        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=END)
         try:
             with self.guard("speculative_9"):
                 texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:
             return None
-        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs)
+        is_done = lambda text: END in text
+        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs, is_done)
         return total_variation(texts, target_texts)
 
     def write_text(self, config, pair, prompt):
