@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tqdm import tqdm
-
 from checkpoints.files import name_of
 from checkpoints.output import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
@@ -18,6 +16,7 @@ from decoding.cluster.executor import new_executor
 from decoding.cluster.failed import require_no_failures
 from decoding.run import Run
 from decoding.streams import Purpose, stream
+from experiments.progress import progress
 from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum
 from sampling import Rng
 
@@ -71,7 +70,6 @@ def record(settings: RecordSettings, output: LogFile):
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
-        bar = tqdm(missing, desc="recording", unit=" texts", leave=False, disable=None)
         with executor:
             failed = {}
             items = [(i, prompts[i]) for i in missing]
@@ -79,7 +77,8 @@ def record(settings: RecordSettings, output: LogFile):
             function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
             results = executor.run(function, items, failed, TEXTS_PER_TASK, name_of_item)
             # in the order of the items; a text that failed is not written
-            for text, i in zip(results, bar):
+            texts = progress(zip(results, missing), len(missing), "recording", "texts")
+            for text, i in texts:
                 lines.write(i, text)
         require_no_failures(failed)
         lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
