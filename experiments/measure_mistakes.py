@@ -66,7 +66,7 @@ def rounds_in_case(settings, pair, case, to_probs):
 
 
 @cache
-def correct_text(settings, pair, case, to_probs):
+def decode_correctly(settings, pair, case, to_probs):
     """Decode the text of rounds_in_case with the right code. Returns its token ids, a tuple; if the
     loop ends in an error, the last element is the error's name. The result is kept for later calls.
     """
@@ -85,7 +85,7 @@ def find_first_wrong_token(settings, pair, mistake):
     # a mistake with a cost leaves the distribution right
     attempts = [GREEDY] if mistake.cost else [GREEDY, case.to_probs]
     for to_probs in attempts:
-        right = correct_text(settings, pair, case, to_probs)
+        right = decode_correctly(settings, pair, case, to_probs)
         with apply_mistake(mistake):
             wrong = collect_tokens(rounds_in_case(settings, pair, case, to_probs))
         position = first_difference(right, wrong)
@@ -155,10 +155,10 @@ def print_wrapped(text):
 
 
 def mistakes(*names, settings: MuseumSettings, output: Json):
-    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
-    which test catches it.
+    """List the known ways to get speculative decoding wrong: how wrong each is, where it shows
+    first, which test catches it.
 
-    Without names a table of all; with names those, and the lines of code they change. Where only a
+    Without names a table of all; with names those, and the lines of code they change. If only a
     rule is changed, its tokens per round on the toy are shown too: a wrong rule can be faster.
     """
     chosen = {name: find_mistake(name) for name in names or MISTAKES}

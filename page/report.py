@@ -96,8 +96,8 @@ def to_6_digits(value):
 
 
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """The text of each token. ids: the tokens before them. A character of several tokens is in the
-    text of the last of these tokens; all texts joined are the text of the tokens.
+    """Decode tokens that follow `ids`, each to a text of its own. A character of several tokens is
+    in the text of the last of these tokens; all texts joined are the text of the tokens.
     """
     decode = encoder.incremental_decoder()
     decode(ids)

@@ -103,6 +103,7 @@ def coins_of_drafts(p, q, tossed, n_examined):  # [k], [k], [(ratio, u)] -> [n_e
 class Notes:
     """A watcher of Run.finish that appends a Note of each round to the list `notes`.
 
+    run: the Run that is watched
     in_blocks: whether the rule, which may be a reader's own, is one of block verification
     """
 

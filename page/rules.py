@@ -75,14 +75,17 @@ LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
 
 class RoundRng(Rng):
-    """An Rng with a new sequence of random numbers for each round, by its place in the text."""
+    """An Rng with new random numbers for each round, which depend on the round's place in the text.
+
+    seed: an int; place: how many tokens the text has before its first round
+    """
 
     def __init__(self, seed, place):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the sequence of the round after `last_round`. Returns K: the loop asks for it first
-        in every round.
+        """Begin the sequence of the round after `last_round`. Returns K, unchanged: the loop asks
+        for K at the beginning of every round.
         """
         self.place += len(last_round.tokens)
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))

@@ -109,8 +109,8 @@ def refuse(name, value, expected):
 
 
 def read_numbers(record, *names):
-    """{name: number} of a JSON object: an int where its LIMITS are whole, else a float. Raises
-    FieldError for a number that is missing or outside its LIMITS.
+    """Read the numbers of these names from a JSON object: {name: an int if its LIMITS are whole,
+    else a float}. Raises FieldError for a number that is missing or outside its LIMITS.
     """
     if not isinstance(record, dict):
         raise FieldError(f"{json.dumps(record):.40}: expected an object with {', '.join(names)}")
@@ -124,7 +124,7 @@ def read_numbers(record, *names):
 
 
 def read_edits(request, name):
-    """The list under "coins" or "changes" of a request (a dict); [] where the request has none.
+    """Read the list under "coins" or "changes" of a request (a dict); [] if the request has none.
     Raises FieldError for another value and for a list that is too long.
     """
     edits = request.get(name, [])
@@ -134,7 +134,7 @@ def read_edits(request, name):
 
 
 def parse(body):
-    """The Request in bytes of JSON. Raises FieldError for what the page does not send."""
+    """Parse the Request in bytes of JSON. Raises FieldError for what the page does not send."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):

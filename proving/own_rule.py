@@ -131,8 +131,8 @@ class ReaderModule:
         """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
 
             rule_distance: the total variation distance of its texts from the target's
-            rule_keeps: {"drafted": K_KEPT, and the mean number of these tokens that this rule keeps
-                ("kept"), sampling.verify ("by_verify"), an exact rule at most ("most")}
+            rule_keeps: {"drafted": K_KEPT; the mean numbers of these tokens that are kept by this
+                rule, "kept"; by sampling.verify, "by_verify"; by an exact rule at most, "most"}
 
         verification: "token" or "block"
         Raises SettingError if the rule fails.

@@ -120,13 +120,13 @@ class Estimate:
         return None if self.withheld else self.value
 
 
-def estimate_columns(figures):
+def estimate_columns(estimates):
     """Return {column: published value} and "intervals": {column: [low, high] or None} in one dict.
 
-    figures: {column: Estimate}
+    estimates: {column: Estimate}
     """
-    published = {name: figure.published for name, figure in figures.items()}
-    intervals = {name: figure.interval for name, figure in figures.items()}
+    published = {name: estimate.published for name, estimate in estimates.items()}
+    intervals = {name: estimate.interval for name, estimate in estimates.items()}
     return published | {"intervals": intervals}
 
 

@@ -263,8 +263,8 @@ def time_texts(write, prompts, n_tokens):
 
 
 def compare_programs(programs, prompts, run, repeats, seed):
-    """Time every decoder of every Program in turns. Returns a list of rows (dicts), one for each
-    decoder. Prints progress on stderr.
+    """Time every decoder of every Program in turns, `repeats` times each. Returns a list of rows
+    (dicts), one for each decoder. Prints progress on stderr.
 
     programs: a list; the first is this project, whose plain decoding all others are compared with
     prompts: a list of lists of ids; run: a Run, for its n_tokens; seed: of the order in each turn

@@ -17,7 +17,7 @@ from decoding.load import Pair
 from decoding.streams import Purpose, stream
 from experiments.replay.record import record_texts
 from experiments.replay.recordings import RecordedText, without_checksum
-from experiments.replay.simulate import ReplayedDraft
+from experiments.replay.simulate import prepare_drafters, replay_text
 from sampling import SamplingParams
 
 
@@ -140,6 +140,7 @@ def test_replayed_coins_are_independent_of_the_recorded_text():
     lines = record_texts(3, to_probs, seed, models, [(i, [0]) for i in range(800)])
     texts = [RecordedText(**without_checksum(line, "log", True)) for line in lines]
     log = SimpleNamespace(texts=texts, to_probs=to_probs, n_vocab=3)
-    rounds = ReplayedDraft(ModelDraft(draft), log, seed).rounds(2)
+    new_drafters = prepare_drafters(ModelDraft(draft), log, seed)
+    rounds = [replay_text(text, new(), K=2) for text, new in zip(texts, new_drafters)]
     accepted = [first.accepted for first, *_ in rounds]
     assert np.mean(accepted) == pytest.approx(0.75, abs=0.1)

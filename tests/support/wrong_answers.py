@@ -307,6 +307,15 @@ def reads_all_again(target, draft_model, *rest):
     return right.speculative_9(afresh(target), afresh(draft_model), *rest)
 
 
+def by_catching_up(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    def with_cache(forward, n_last):
+        cache = SimpleNamespace(ids=[])
+        return lambda ids: right.catch_up_8(ids, cache, min(n_last, len(ids)), forward)
+
+    models = with_cache(target, K + 1), with_cache(draft_model, 1)
+    return right.speculative_9(*models, ids, n_tokens, K, sample, accept, end)
+
+
 def not_rolled_back(ids, cache, n_last, forward):
     return forward(ids[-n_last:] if cache.ids else ids, cache)[-n_last:]
 
@@ -949,7 +958,7 @@ WRONG = {
     },
     "cached_14": {
         "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
-        "a rejected draft stays": ("", replaced(right.cached_14, catch_up_8=not_rolled_back)),
+        "a rejected draft stays": ("", replaced(by_catching_up, catch_up_8=not_rolled_back)),
         "another rule": (
             "right [",
             replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
@@ -1056,6 +1065,7 @@ RIGHT = {
     "cached_14": {
         "NumPy ids": with_models(right.cached_14, as_arrays),
         "with a prefill": with_a_prefill,
+        "by catch_up_8": by_catching_up,
     },
     "siblings_12": {"NumPy ids": with_models(right.siblings_12, as_arrays)},
     "two_drafts_10": {"K-SEQ": k_sequential, "both first": both_first},
