@@ -131,11 +131,10 @@ def refuse_word(word, flags):
     """Raise InputError for a word that is none of flags ({name: Flag}); it names close flags."""
     from cli.hints import unknown_message  # here: a word that is known needs no hint
 
-    names = [f"--{name}" for name in (*flags, "help")]
-    if word.startswith("-"):
-        raise InputError(unknown_message("flag", word, names))
-    expected = "flags; a command comes before them, as in python main.py check 7M"
-    raise InputError(unknown_message("argument", word, names, expected))
+    if not word.startswith("-"):
+        expected = "flags; a command comes before them, as in python main.py check 7M"
+        raise InputError(f"unknown argument {word!r}: expected {expected}")
+    raise InputError(unknown_message("flag", word, [f"--{name}" for name in (*flags, "help")]))
 
 
 def call(command, words, program=None):
