@@ -221,7 +221,7 @@ def find_sources(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """Find the ([Config], [read], encoder) of checkpoint folders. Raises InputError."""
+    """Find what find_sources returns, for checkpoint folders. Raises InputError."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -237,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """Make the ([Config], [read], AnyTokens) of random weights. Raises InputError."""
+    """Make what find_sources returns, for random weights. Raises InputError."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

@@ -107,8 +107,9 @@ def require_complete(part, stated):
 
 
 def download_rest(url, name, part, record):
-    """Make one request for the bytes that `part` lacks, and append them.
+    """Make one request to `url` for the bytes that the file `part` lacks, and append them.
 
+    name: of the file, when it is complete. part: the Path of NAME.part, which may not exist yet.
     record: {file name: metadata}, the contents of download.json. If the download begins anew,
     record[name] is replaced, in the file as well. Raises Retry, HttpError, an error of requests or
     urllib3, or InputError for a full disk.

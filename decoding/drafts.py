@@ -43,9 +43,11 @@ class ModelDraft(Draft):
         self.standalone_model = model
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: a NeuralDrafter with the model."""
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
     def map_models(self, function):
+        """As Draft.map_models, for the one model."""
         return type(self)(function(self.model))
 
 
@@ -59,6 +61,7 @@ class HeadDraft(ModelDraft):
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: a HeadDrafter with the head."""
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 

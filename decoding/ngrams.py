@@ -10,10 +10,12 @@ class NGrams(Draft):
     is_lookup = True
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: an NGramDrafter, which needs the size of the vocabulary only."""
         return NGramDrafter(target.config.n_vocab)
 
     def max_draft_length(self, target):
-        return max(0, target.config.n_ctx - 2)  # a match needs two tokens
+        """As Draft.max_draft_length: a match needs two tokens."""
+        return max(0, target.config.n_ctx - 2)
 
 
 class NGramDrafter:

@@ -14,7 +14,9 @@ from functools import cache, partial
 
 from checkpoints.errors import SettingError
 from proving.distance import (
+    TOY_END,
     TOY_PROMPT,
+    ends_at_toy_end,
     row_function,
     toy_distributions,
     toy_functions,
@@ -30,7 +32,7 @@ from proving.verdict import (
     enumerate_round,
     expected_kept,
     require_rule_result,
-    to_whole_numbers,
+    to_tokens,
 )
 from sampling import Rng
 
@@ -122,10 +124,7 @@ class ReaderModule:
             )
             if not isinstance(result, list):
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            text = tuple(to_whole_numbers(result, expected))
-            if not all(0 <= token < n_vocab for token in text):
-                raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            return text
+            return tuple(to_tokens(result, n_vocab, expected))
 
     def enumerate_rule(self, verification):
         """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
@@ -138,7 +137,7 @@ class ReaderModule:
         Raises SettingError if the rule fails.
         """
         rule = self.rule(verification)
-        target, draft_model = toy_round_models(3, K_KEPT)
+        target, draft_model = toy_functions(CASES["block"], K_KEPT + 1)
         # errors of the enumeration itself, such as too many branches, become SettingErrors, too
         with self.guard(EXERCISES[verification]):
             _, n_kept = enumerate_round(rule, target, draft_model, K_KEPT)
@@ -167,13 +166,13 @@ class ReaderModule:
         pair = toy_pair(case.toy_n_free, case.toy_draft_seed)
         models = [row_function(model, case.to_probs) for model in pair]
         n_vocab, n_tokens, K = pair[0].config.n_vocab, case.toy_n_tokens, case.toy_K
-        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K)
+        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=TOY_END)
         try:
             with self.guard("speculative_9"):
                 texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:
             return None
-        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs)
+        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs, ends_at_toy_end)
         return total_variation(texts, target_texts)
 
     def write_text(self, config, pair, prompt):
@@ -224,20 +223,13 @@ def print_to_stderr(*values, **options):
     print(*values, **{"file": sys.stderr, **options})
 
 
-def toy_round_models(n_vocab, K):
-    """[target, draft model] of a toy pair, both functions from a text, a tuple of tokens, to the
-    distribution of its next token, [n_vocab]. Their context has room for K + 1 tokens of a text.
-    """
-    return toy_functions(CASES["block"], K + 1, n_vocab)
-
-
 def round_distance(rule, n_vocab, K):
     """Enumerate one round of K drafted tokens on a toy pair, and let the target complete its texts
     to K + 1 tokens. Returns their total variation distance from the target's own texts.
 
     rule: as ReaderModule.rule returns it. Raises SettingError if it fails
     """
-    target, draft_model = toy_round_models(n_vocab, K)
+    target, draft_model = toy_functions(CASES["block"], K + 1, n_vocab)
     round_texts, _ = enumerate_round(rule, target, draft_model, K)
     texts = complete_texts(round_texts, target, K + 1)
     target_texts = complete_texts({(): 1.0}, target, K + 1)

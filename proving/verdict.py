@@ -70,6 +70,17 @@ def to_whole_numbers(result, expected, event="it returns"):
         raise WrongAnswer(f"{event} {result!r}, expected {expected}") from None
 
 
+def to_tokens(result, n_vocab, expected):
+    """The result as a list of ints. Raises WrongAnswer if it is no sequence of tokens.
+
+    n_vocab: each token is below it. expected: text for the message, as in to_whole_numbers
+    """
+    tokens = to_whole_numbers(result, expected)
+    if not all(0 <= token < n_vocab for token in tokens):
+        raise WrongAnswer(f"it returns {result!r}, expected {expected}")
+    return tokens
+
+
 def require_rule_result(result, n_drafted, n_vocab):
     """Check what a rule returned. Returns it as a list of two ints, [number of accepted tokens,
     next token]. Raises WrongAnswer unless it is two whole numbers, each within its range.
@@ -169,8 +180,8 @@ def complete_texts(texts, target, n_tokens, end=None):
 
 
 def next_token_rows(texts, n_vocab):
-    """The distribution of what follows each beginning of a text: {beginning, a tuple: [n_vocab +
-    1]}. The last entry is the probability that the text ends there.
+    """What follows each beginning of a text: {beginning, a tuple: [n_vocab + 1], the joint
+    probability of the beginning and each next token}. The last entry is that of the text's end.
 
     texts: {text, a tuple of tokens: probability}
     """
@@ -179,14 +190,13 @@ def next_token_rows(texts, n_vocab):
         for n, token in enumerate(text):
             rows[text[:n]][token] += probability
         rows[text][n_vocab] = probability
-    # up to here rows hold joint probabilities; leave out beginnings that only rounding makes
-    return {text: row / row.sum() for text, row in rows.items() if row.sum() > 1e-12}
+    return rows
 
 
 def describe_first_error(texts, right):
     """The first difference of two distributions {text: probability}, in words: the shortest
     beginning of a text whose next token has a wrong distribution. Of several of that length, the
-    one with the largest error. None if no distribution differs by more than 1e-9.
+    one where it matters most. None if no probability is wrong by more than ROUNDING.
 
     texts, right: {text, a tuple of tokens: probability}, of an answer and of the target
     """
@@ -196,7 +206,7 @@ def describe_first_error(texts, right):
         beginning: abs(rows[beginning] - right_rows[beginning]).max()
         for beginning in rows.keys() & right_rows.keys()
     }
-    wrong = [beginning for beginning, error in errors.items() if error > 1e-9]
+    wrong = [beginning for beginning, error in errors.items() if error > ROUNDING]
     if not wrong:
         return None
     # the beginning itself decides between equal errors
@@ -208,15 +218,13 @@ def describe_first_error(texts, right):
 
 
 def format_row(row):
-    """A row of next_token_rows as text.
+    """The distribution of the next token as text, from a row of next_token_rows.
 
-    >>> format_row([0.5, 0.25, 0.25])
+    >>> format_row(np.array([0.25, 0.125, 0.125]))
     '[0.5, 0.25] and P(end) 0.25'
     """
-    p, p_end = row[:-1], row[-1]
-    if p_end == 0:
-        return format_probs(p)
-    return f"{format_probs(p)} and P(end) {p_end:.4g}"
+    *p, p_end = row / row.sum()
+    return format_probs(p) + (f" and P(end) {p_end:.4g}" if p_end else "")
 
 
 def format_probs(p):

@@ -53,7 +53,7 @@ def read_header(path):
 
 def read_shard_paths(path):
     """Read a model.safetensors.index.json, and return {name of a tensor: Path of its file}. Raises
-    InputError if a file is not beside the index.
+    InputError unless every file that it names is a .safetensors file in the index's own folder.
     """
     names = read_json(path).get("weight_map")
     is_valid = isinstance(names, dict) and all(

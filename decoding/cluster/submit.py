@@ -146,20 +146,18 @@ class Cluster:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, about in workers.items() if self.name in about["resources"]]
 
-    def run(self, function, items, failed, group_size=1, name=str):
+    def run(self, function, items, group_size):
         """Yield the result of each item, in the order of the items, or a Failed. If none failed,
         prints the seconds and the workers at the end. Raises InputError if the scheduler is gone.
 
         function: called by a worker as function(models, items), with a list of group_size items at
             a time; returns one result for each
-        failed: a dict that is filled with {name(item): reason}; name: a function item -> str
         """
-        begin = time.monotonic()
-        for item, result in zip(items, self.results(function, items, group_size)):
-            if isinstance(result, Failed):
-                failed[name(item)] = result.reason
+        begin, n_failed = time.monotonic(), 0
+        for result in self.results(function, items, group_size):
+            n_failed += isinstance(result, Failed)
             yield result
-        if items and not failed:
+        if not n_failed:
             workers = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             seconds = f"{time.monotonic() - begin:.1f} s"
             note(f"{plural(len(items), 'prompt')} in {seconds}, workers: {workers}")

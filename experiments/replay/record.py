@@ -12,8 +12,7 @@ from cli.flags import Machine, Sampling, Target, Workers, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
-from decoding.cluster.executor import new_executor
-from decoding.cluster.failed import require_no_failures
+from decoding.cluster.executor import new_executor, run_prompts
 from decoding.run import Run
 from decoding.streams import Purpose, stream
 from experiments.progress import progress
@@ -70,17 +69,14 @@ def record(settings: RecordSettings, output: LogFile):
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
-        with executor:
-            failed = {}
-            items = [(i, prompts[i]) for i in missing]
-            name_of_item = lambda item: f"prompt {item[0] + 1}"
-            function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
-            results = executor.run(function, items, failed, TEXTS_PER_TASK, name_of_item)
-            # in the order of the items; a text that failed is not written
-            texts = progress(zip(results, missing), len(missing), "recording", "texts")
-            for text, i in texts:
-                lines.write(i, text)
-        require_no_failures(failed)
+        items = [(i, prompts[i]) for i in missing]
+        item_name = lambda item: f"prompt {item[0] + 1}"
+        function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
+        # in the order of the items; a text that failed is not written
+        texts = run_prompts(executor, function, items, TEXTS_PER_TASK, item_name)
+        texts_and_places = zip(texts, missing)
+        for text, i in progress(texts_and_places, len(missing), "recording", "texts"):
+            lines.write(i, text)
         lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")

@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model, tiny_vocabulary
 
-import utils
 from backends import memory
 from checkpoints.errors import InputError
 from decoding import batching
@@ -71,19 +70,6 @@ def test_every_text_is_what_it_is_alone(texts):
     """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
     tasks = [lambda pair, text=text: text_of(pair, *text) for text in texts]
     assert call_together(tasks) == [text_of(PAIR, *text) for text in texts]
-
-
-@pytest.mark.parametrize("n_head", [1, 5, 60])
-def test_exact_logits_do_not_depend_on_the_neighbours(n_head):
-    """Whatever the width of a head, down to one number: memory is to lie in the same order."""
-    exact = utils.get_backend("numpy", kernels="plain", exact=True)
-    config = replace(TINY, n_embd=60, n_head=n_head)
-    model = utils.random_model(config, exact, seed=1, scale=0.3)
-    for texts in ([[1], [5, 6, 7], [9] * 8], [[1], [2]], [[i] for i in range(9)]):
-        caches = [model.new_cache() for _ in texts]
-        together = read_together(model, texts, caches, [1] * len(texts))
-        for text, logits in zip(texts, together):
-            assert np.array_equal(logits, model.read(text, model.new_cache()))
 
 
 def test_runs_are_finished_together_as_alone():

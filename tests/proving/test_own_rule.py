@@ -72,9 +72,12 @@ def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, mod
     assert own["own_loop"] is None
 
 
-def test_a_wrong_loop_has_its_distance(module):
-    path = module("def speculative_9(target, draft, ids, n, *rest): return [0] * n")
-    assert 0 < ReaderModule(path).enumerate_loop() <= 1
+@pytest.mark.parametrize("returned", ["[0] * n", "solved(target, draft, ids, n, *rest[:-1], None)"])
+def test_a_wrong_loop_has_its_distance(module, returned):
+    """Also one that writes on after the end."""
+    source = "from exercises.solutions import speculative_9 as solved\n"
+    source += f"def speculative_9(target, draft, ids, n, *rest): return {returned}"
+    assert 0 < ReaderModule(module(source)).enumerate_loop() <= 1
 
 
 def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):

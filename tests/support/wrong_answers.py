@@ -146,6 +146,10 @@ def plain(draft, p, q, sample, accept):
     return 0, sample(p[0])
 
 
+def a_small_number_less(draft, p, q, sample, accept):
+    return right.verify_7(draft, p, q, sample, lambda ratio: accept(ratio * (1 - 1e-10)))
+
+
 def half_a_number(draft, p, q, sample, accept):
     n, token = right.verify_7(draft, p, q, sample, accept)
     return n if n == len(draft) else n + 0.5, token
@@ -231,6 +235,11 @@ def ids_grow(target, draft_model, ids, n_tokens, K, sample, accept, end):
     text = right.speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end)
     ids += text
     return text
+
+
+def siblings_grow(target, draft_model, ids, *rest):
+    ids += right.siblings_12(target, draft_model, list(ids), *rest)
+    return ids[1:]
 
 
 def loop(verify=right.verify_7, drafted=lambda K, room: min(K, room - 1), stops=None, asks=1):
@@ -708,7 +717,7 @@ WRONG = {
         "overflows": ("nan", overflowing),
         "the temperature is ignored": ("expected", lambda x, t: right.temperature_2(x, 1.0)),
         "ties share at temperature 0": (
-            "0.0): [0, 0.5, 0.5], expected [0, 1, 0]",
+            "0.0): [0, 0.5, 0.5, 0], expected [0, 1, 0, 0]",
             lambda x, t: softmax(x / max(t, 1e-6)),
         ),
         "1e-9 is taken for 1": (
@@ -727,6 +736,7 @@ WRONG = {
             lambda x, T: right.temperature_2(x.astype(np.float32), T),
         ),
         "text": ("expected numbers", lambda logits, T: "softmax"),
+        "three tokens": ("(4,)", lambda x, T: right.temperature_2(x if T else x[:3], T)),
     },
     "acceptance_1": {
         "the other part": ("expected", lambda p, q: abs(p - q).sum() / 2),
@@ -766,6 +776,7 @@ WRONG = {
             lambda p, top_p: np.sort(right.nucleus_4(p, top_p))[::-1],
         ),
         "not scaled": ("0.4", lambda p, top_p: np.where(right.nucleus_4(p, top_p) > 0, p, 0)),
+        "four tokens": ("the shape of", lambda p, top_p: right.nucleus_4(p[:4], top_p)),
     },
     "speedup_5": {
         "0 at a = 1": (
@@ -838,6 +849,7 @@ WRONG = {
         ),
         "a coin of its own": ("no randomness or state of your own", own_coin),
         "state of its own": ("no randomness or state of your own", every_second_run),
+        "three tokens": ("right [0.4354, 0.0001706, 0.3006", one_token(replacement=three_tokens)),
         "no return": ("it returns None", no_return),
         "all ratios": ("accept(array(", toss_of_all_ratios),
         "all flags": ("whether it is a draft", flags_of_all_tokens),
@@ -880,6 +892,7 @@ WRONG = {
         "half of min(p, q)": ("0.3500 drafts are kept", half_of_the_overlap),
         "plain decoding": ("0.0000 drafts are kept", plain),
         "half a number": ("0.5", half_a_number),
+        "a small number less": ("which differ by 5e-11", a_small_number_less),
         "a list of tokens": (
             "expected two whole numbers",
             lambda draft, p, q, sample, accept: [*draft, sample(p[-1]), 0],
@@ -957,6 +970,10 @@ WRONG = {
         ),
     },
     "cached_14": {
+        "no cache": (
+            "the cache None, expected one whose ids is a list",
+            with_models(right.speculative_9, lambda model: lambda ids: model(ids, None)),
+        ),
         "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
         "a rejected draft stays": ("", replaced(by_catching_up, catch_up_8=not_rolled_back)),
         "another rule": (
@@ -966,6 +983,8 @@ WRONG = {
         "one cache for both": ("a cache of its own for each model", one_cache),
     },
     "siblings_12": {
+        "ids grow": ("the ids that it was given, afterwards", siblings_grow),
+        "token -1": ("each below 3", lambda *how: [-1]),
         "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
         "residual of p": (
             "total variation distance",
@@ -984,6 +1003,7 @@ WRONG = {
     "drafter_13": {
         "never": ("it never drafts", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
         "q is not what it was sampled from": ("q says", constant(q=uniform)),
+        "q of None": ("sum to 1", constant(q=lambda n, k: np.full((k, n), None))),
         "q does not sum to 1": ("sum to 1", constant(q=lambda n, k: np.ones((k, n)))),
         "one-hot at another token": ("q says 0", constant(q=lambda n, k: one_hot(n, k, 2))),
         "more than k": (
@@ -996,7 +1016,7 @@ WRONG = {
         "drops a token for what it is": ("q says", drafter(drops_a_token)),
         "one-hot where nothing was seen": ("q says 1", drafter(one_hot_where_unseen)),
         "token -1": (
-            "expected tokens from 0",
+            "expected whole numbers from 0 to 3",
             constant(lambda k: [-1] * k, lambda n, k: one_hot(n, k, -1)),
         ),
         "an array of tokens": ("returns ndarray", constant(lambda k: np.ones(k, int))),
@@ -1050,6 +1070,9 @@ RIGHT = {
     },
     "one_token_6": {
         "the replacement first": replacement_first,
+        "arguments by name": lambda p, q, sample, accept: right.one_token_6(
+            p, q, lambda p: sample(p=p), lambda ratio: accept(ratio=ratio)
+        ),
         "a coin by sample": coin_by_sample,
         "in place": one_place_in_place,
         "with the overlap": one_token(lambda p, q: np.minimum(p, q) / q),
