@@ -14,7 +14,9 @@ from functools import cache, partial
 
 from checkpoints.errors import SettingError
 from proving.distance import (
+    TOY_END,
     TOY_PROMPT,
+    ends_at_toy_end,
     row_function,
     toy_distributions,
     toy_functions,
@@ -41,7 +43,6 @@ K_KEPT = 3  # of the round whose kept drafts are counted
 # (n_vocab, K) of rounds in which a rule has to be right
 ROUNDS = ((3, K_KEPT), (5, 2), (2, 5))
 N_LOOP = 20  # tokens from a loop without caches
-END = 2  # the token that ends a toy text
 
 
 class Unwritten(SettingError):
@@ -136,7 +137,7 @@ class ReaderModule:
         Raises SettingError if the rule fails.
         """
         rule = self.rule(verification)
-        target, draft_model = toy_round_models(3, K_KEPT)
+        target, draft_model = toy_functions(CASES["block"], K_KEPT + 1)
         # errors of the enumeration itself, such as too many branches, become SettingErrors, too
         with self.guard(EXERCISES[verification]):
             _, n_kept = enumerate_round(rule, target, draft_model, K_KEPT)
@@ -165,14 +166,13 @@ class ReaderModule:
         pair = toy_pair(case.toy_n_free, case.toy_draft_seed)
         models = [row_function(model, case.to_probs) for model in pair]
         n_vocab, n_tokens, K = pair[0].config.n_vocab, case.toy_n_tokens, case.toy_K
-        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=END)
+        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=TOY_END)
         try:
             with self.guard("speculative_9"):
                 texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:
             return None
-        is_done = lambda text: END in text
-        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs, is_done)
+        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs, ends_at_toy_end)
         return total_variation(texts, target_texts)
 
     def write_text(self, config, pair, prompt):
@@ -223,20 +223,13 @@ def print_to_stderr(*values, **options):
     print(*values, **{"file": sys.stderr, **options})
 
 
-def toy_round_models(n_vocab, K):
-    """[target, draft model] of a toy pair, both functions from a text, a tuple of tokens, to the
-    distribution of its next token, [n_vocab]. Their context has room for K + 1 tokens of a text.
-    """
-    return toy_functions(CASES["block"], K + 1, n_vocab)
-
-
 def round_distance(rule, n_vocab, K):
     """Enumerate one round of K drafted tokens on a toy pair, and let the target complete its texts
     to K + 1 tokens. Returns their total variation distance from the target's own texts.
 
     rule: as ReaderModule.rule returns it. Raises SettingError if it fails
     """
-    target, draft_model = toy_round_models(n_vocab, K)
+    target, draft_model = toy_functions(CASES["block"], K + 1, n_vocab)
     round_texts, _ = enumerate_round(rule, target, draft_model, K)
     texts = complete_texts(round_texts, target, K + 1)
     target_texts = complete_texts({(): 1.0}, target, K + 1)

@@ -8,11 +8,13 @@ let items = [], selected = null;
 const kindOf = (round, i) =>
   i < round.accepted ? "draft" : i < round.examined ? "rejected" : "unexamined";
 
-// The decision that shows most: the first whole word that was rejected, and guesses after it dropped.
+// The decision that shows most: a likely word is replaced by another, between accepted and dropped ones.
 function tellingItem(all) {
   const rejected = all.filter(({kind}) => kind === "rejected");
-  const whole = rejected.filter(({id}) => /^ \p{L}{3,}$/u.test(words[id]));
-  return whole.find(({round, i}) => i + 1 < round.draft.length) || whole[0] || rejected[0];
+  const areWords = ({id, round, r, i}) => /^ \p{L}+ \p{L}+[^\p{L}]/u.test(
+    [id, round.tokens[i], all.find(item => item.r > r)?.round.tokens[0]].map(id => words[id]).join(""));
+  const shown = ({round, i, q}) => q * (i + (i + 1 < round.draft.length ? 1.5 : 0));
+  return rejected.filter(areWords).sort((a, b) => shown(b) - shown(a))[0] || rejected[0];
 }
 
 function itemsOf(run) {

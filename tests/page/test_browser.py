@@ -213,6 +213,18 @@ def test_one_round_is_told_in_four_steps(saved):
     )
 
 
+def test_the_round_that_is_told_replaces_a_whole_word_by_another(saved):
+    page, _ = saved(*RUNS["sampled"])
+    told = page.evaluate("""() => {
+        const item = (r, id, tokens) => ({r, i: tokens.length - 1, id, q: 1, kind: "rejected",
+            round: {draft: [0, 0, 0, 0], tokens}});
+        Object.assign(words, [" the", " old", " wo", "lf", " came"]);
+        const all = [item(0, 1, [0, 0, 2]), item(1, 1, [3, 4]), item(2, 0, [0])];
+        return [tellingItem(all).r, tellingItem(all.slice(0, 1)).r];
+    }""")
+    assert told == [1, 0]
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_the_race_says_why_both_texts_are_the_same_or_are_not(saved, temperature):
     page, result = saved("--temperature", temperature)
@@ -337,6 +349,8 @@ def test_every_decision_of_every_run_opens(saved, name):
         for i, decoder in enumerate(("autoregressive", "speculative")):
             text = page.evaluate("text => plainly(text)", result[decoder]["text"])
             assert "".join(shown_in(page, i)).replace("·", "") == text.replace("\n", "⏎")
+            read_out = page.locator(f".lane >> nth={i} >> .token:not([aria-hidden])")
+            assert "".join(read_out.all_text_contents()) == "".join(shown_in(page, i))
     assert page.locator("#race-stage").is_hidden() == (name == "alone")
     assert page.locator("#controls").is_hidden() and page.locator("#save").is_hidden()
 
