@@ -8,6 +8,8 @@ from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
 from cli.hints import only_word
+from decoding.head_files import load_head
+from decoding.load import HEADS
 from utils import get_backend, load_model
 
 
@@ -23,7 +25,10 @@ def check(*size_or_folder: str, settings: Folder):  # exactly one word; Folder: 
     # locate also returns an incomplete folder, and the report says what it lacks; find_folder says
     # what to do if there is none
     folder = locate(size, settings.models_dir) or find_folder(size, settings.models_dir)
-    report = examine(folder, partial(load_model, backend=get_backend("numpy", "plain")))
+    load = partial(load_model, backend=get_backend("numpy", "plain"))
+    report = examine(
+        folder, load, {f"{name}.safetensors": partial(load_head, name) for name in HEADS}
+    )
     print(printable(str(folder)))  # a folder may have any name
     sections = {
         "compared": report.compared,
