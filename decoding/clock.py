@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 
+from decoding.streams import Purpose, stream
 from sampling import Rng, prefill, verify
 
 CONTEXT_TOKENS = 64  # tokens in the cache of a RoundTimer
@@ -78,7 +79,7 @@ class RoundTimer:
 
     def __init__(self, target, draft, to_probs, max_K, rule):
         self.target, self.draft, self.to_probs, self.rule = target, draft, to_probs, rule
-        self.rng = Rng(0)
+        self.rng = Rng(stream(Purpose.TIMING, 0))
         self.drafter = draft.new_drafter(target, to_probs, self.rng)
         room = min(target.config.n_ctx, draft.n_ctx) - max_K
         # a text that repeats itself, for the look-up

@@ -88,7 +88,8 @@ def test_record_and_replay_share_no_stream(cli, as_json, shared_streams, tmp_pat
 @pytest.mark.parametrize(
     "flags",
     ["--K=2,auto --repeats=2 --verification=token,block", "--synthetic_acceptance=0.5 --repeats=3"]
-    + ["--batch_size=1,3 --repeats=2", "--batch_size=2 --synthetic_acceptance=0.5"],
+    + ["--batch_size=1,3 --repeats=2", "--batch_size=2 --synthetic_acceptance=0.5"]
+    + ["--weights=random --K=2,auto"],
 )
 def test_the_parts_of_a_benchmark_share_no_stream(cli, shared_streams, tmp_path, flags):
     source = []
@@ -97,6 +98,12 @@ def test_the_parts_of_a_benchmark_share_no_stream(cli, shared_streams, tmp_path,
         source = [f"--prompts={tmp_path / 'prompts.txt'}"]
     same = "--temperature=1", "--K=2", "--draft_model_size=0.7M-17M"
     assert cli(*SEED, *same, *source, *flags.split(), command=["benchmark"]).code == 0
+    assert shared_streams() == []
+
+
+def test_the_parts_of_a_profile_share_no_stream(cli, shared_streams):
+    flags = "--weights=random", "--repeats=1", "--rows=1"
+    assert cli(*flags, command=["profile"]).code == 0
     assert shared_streams() == []
 
 
