@@ -212,8 +212,8 @@ class Model:
         return KVCache(self.config, self.backend, dtype, n_positions)
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """The logits after each of the last n_last ids of a text, as a NumPy array: row i scores
-        the token that follows the i-th of them.
+        """Read a text. Returns the logits after each of its last n_last ids, as a NumPy array: row
+        i scores the token that follows the i-th of them.
 
         Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
         from there on, such as rejected drafts, is forgotten first. Whatever it holds before them

@@ -236,8 +236,8 @@ class NeuralDrafter:
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens, and the distribution that each was sampled from. They are fewer than k if
-        the context is full or a token's highest probability is below `confidence`.
+        """Draft up to k tokens after ids. Returns them, and the distribution that each was sampled
+        from. They are fewer if the context is full, or where no token has the `confidence`.
         """
         # forget rejected tokens here: with k = 0, `read`, which does the same, is not called
         self.cache.length = min(self.cache.length, len(ids) - 1)
@@ -375,7 +375,7 @@ class Rng:
         self.random = np.random.default_rng(seed).random
 
     def sample(self, p):  # [n_vocab] -> token
-        """A token sampled from p, by inverting the cumulative distribution; none with p = 0."""
+        """Sample a token from p, by inverting the cumulative distribution; none with p = 0."""
         best = int(p.argmax())
         if p[best] == 1:  # no choice: greedy decoding ends here
             return best
@@ -385,5 +385,5 @@ class Rng:
         return int(cumulative.searchsorted(u, side="right"))
 
     def accept(self, ratio):
-        """A biased coin: True with probability min(1, ratio)."""
+        """Toss a biased coin: True with probability min(1, ratio)."""
         return self.random() < ratio

@@ -15,7 +15,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: chooses BLAS kernels an
 import numpy as np
 
 from backends import memory
-from backends.kernels import kernel_named, plan_layouts
+from backends.kernels import parse_kernel, plan_layouts
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
@@ -66,7 +66,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
     if name == "cupy":
         return cupy_backend(exact, half=dtype == "float16")
     try:
-        kernel = kernel_named(kernels)
+        kernel = parse_kernel(kernels)
     except ValueError as error:
         raise InputError(str(error)) from None
     one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for
@@ -203,7 +203,7 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     """
     if isinstance(sizes, str):
         raise InputError(f"sizes {sizes!r}: expected a list, such as [{sizes!r}]")
-    configs, reads, encoder = sources_of(sizes, models_dir, weights, download)
+    configs, reads, encoder = find_sources(sizes, models_dir, weights, download)
     require_memory(configs, backend)
     models = [
         build_model(config, read, backend, np.float32) for config, read in zip(configs, reads)
@@ -211,9 +211,9 @@ def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     return models, encoder
 
 
-def sources_of(sizes, models_dir, weights, download):
-    """([Config], [read], encoder) for a list of sizes or folders. read(name) -> array is the
-    function for build_model; nothing is read yet. The parameters are those of load_models. Raises
+def find_sources(sizes, models_dir, weights, download):
+    """Find ([Config], [read], encoder) for a list of sizes or folders. read(name) -> array is the
+    function for build_model; no weight is read yet. The parameters are those of load_models. Raises
     InputError if a model cannot be found, or vocabularies differ.
     """
     sources = random_sources if weights == RANDOM else stored_sources
@@ -221,7 +221,7 @@ def sources_of(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """The ([Config], [read], encoder) of sources_of for checkpoint folders. Raises InputError."""
+    """Find what find_sources returns, for checkpoint folders. Raises InputError."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -237,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """The ([Config], [read], AnyTokens) of sources_of for random weights. Raises InputError."""
+    """Make what find_sources returns, for random weights. Raises InputError."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

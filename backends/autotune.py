@@ -173,7 +173,7 @@ def time_candidates(trial_weights, n_rows, candidates):
         turns = {weight: shuffled_forever(tried, rng) for weight, tried in trials.items()}
         for weight, memory in n_passes * trial_weights:
             candidate = next(turns[weight])
-            times[weight][candidate].append(product_seconds(n_rows, weight, memory, candidate))
+            times[weight][candidate].append(time_product(n_rows, weight, memory, candidate))
     means = {}
     for weight, times_of in times.items():
         means[weight] = {c: mean_of_faster_half(seconds) for c, seconds in times_of.items()}
@@ -193,7 +193,7 @@ def shuffled_forever(candidates, rng):
         yield from rng.sample(candidates, len(candidates))
 
 
-def product_seconds(n_rows, weight, memory, candidate):
+def time_product(n_rows, weight, memory, candidate):
     """Time one product of n_rows rows by a Weight, arranged in `memory` as the Candidate says, and
     the layer norm after it, which waking threads may slow down. Returns seconds.
     """

@@ -1,4 +1,4 @@
-"""Decides which kernel each weight of a model has, and lays the weights out for it.
+"""Decides which kernel each weight of a model has, lays the weights out for it, and names it.
 
 The kernel is the one that the user asks for, or the fastest in the trials of autotune.py.
 """
@@ -91,7 +91,7 @@ def plan_layouts(config, dtype, kernel=None, exact=False):
     return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)
 
 
-def kernel_named(name):
+def parse_kernel(name):
     """The Kernel of "plain" or WIDTHxTHREADS such as "64x2"; None for "auto". Raises ValueError."""
     if name == "auto":
         return None
@@ -101,3 +101,20 @@ def kernel_named(name):
         raise ValueError(f"kernels {name!r}: expected auto, plain, or WIDTHxTHREADS such as 64x2")
     width, n_threads = map(int, name.split("x"))
     return Kernel.on(n_threads, Layout(width))
+
+
+def kernels_of(model):
+    """The kernels of a Model in words: {"mlp.c_fc 768x3072": "uncut; for 1/few/many ..."}, for the
+    weights of the first block and the output head. All blocks have the same.
+    """
+    weights = {}
+    for block in model.params.get("blocks", [])[:1]:  # Medusa's heads have no blocks
+        for part in ("attn", "mlp"):
+            for name, values in block[part].items():
+                weights[f"{part}.{name}"] = values["weight"]
+    weights["head"] = model.params["head"]
+    kernels = {}
+    for name, weight in weights.items():
+        n_in, n_out = weight.shape
+        kernels[f"{name} {n_in}x{n_out}"] = str(getattr(weight, "kernel", "plain"))
+    return kernels

@@ -58,20 +58,3 @@ def describe_machine(backend="numpy"):
     if backend == "cupy":
         about |= describe_gpu()
     return about
-
-
-def kernels_of(model):
-    """The kernels of a Model in words: {"mlp.c_fc 768x3072": "uncut; for 1/few/many ..."}, for the
-    weights of the first block and the output head. All blocks have the same.
-    """
-    weights = {}
-    for block in model.params.get("blocks", [])[:1]:  # Medusa's heads have no blocks
-        for part in ("attn", "mlp"):
-            for name, values in block[part].items():
-                weights[f"{part}.{name}"] = values["weight"]
-    weights["head"] = model.params["head"]
-    kernels = {}
-    for name, weight in weights.items():
-        n_in, n_out = weight.shape
-        kernels[f"{name} {n_in}x{n_out}"] = str(getattr(weight, "kernel", "plain"))
-    return kernels

@@ -38,10 +38,10 @@ def available_bytes():
     """The bytes that this process can still allocate: the least of what the machine has free and
     what its control groups allow. Infinity if no file of the system says it, as on macOS.
     """
-    free_kilobytes = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read(PROC / "meminfo"))
+    free_kilobytes = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read_text(PROC / "meminfo"))
     n_bytes = [1024 * int(n) for n in free_kilobytes]
     # a line of version 2 is "0::/path", of version 1 "4:memory:/path"
-    for controller, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read(PROC / "self/cgroup")):
+    for controller, path in re.findall(r"(?m)^\d+:(.*?):/(.*)$", read_text(PROC / "self/cgroup")):
         if controller in LIMITS:
             root, limit, usage = LIMITS[controller]
             group = CGROUPS / root / path
@@ -55,16 +55,16 @@ def headroom(folder, limit, usage):
     """The bytes that a control group still allows; infinity if it sets no limit. folder: its Path;
     limit, usage: the names of the files in it with its limit and its usage, in bytes
     """
-    allowed, used = read(folder / limit).strip(), read(folder / usage).strip()
+    allowed, used = read_text(folder / limit).strip(), read_text(folder / usage).strip()
     if not allowed.isdigit() or not used.isdigit():
         return math.inf
     # cached file pages (inactive_file) count as used, but the system frees them when needed.
     # Version 1 has another line, total_inactive_file, which includes the groups inside
-    cached = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read(folder / "memory.stat"))
+    cached = re.findall(r"(?m)^(?:total_)?inactive_file (\d+)", read_text(folder / "memory.stat"))
     return int(allowed) - int(used) + max(map(int, cached), default=0)
 
 
-def read(path):
+def read_text(path):
     """Return the text of the file at a Path, or "" if it cannot be read."""
     try:
         return path.read_text()

@@ -136,11 +136,11 @@ EXACT_ROWS = (1, 1, 1)  # rows at a time: the bits of a row do not depend on the
 ROW_BY_ROW = Kernel.on(1, Layout(ALL), EXACT_ROWS)  # so, and on one thread, uncut
 
 
-def group_size(n_rows, max_size):
+def rows_per_group(n_rows, max_size):
     """How many rows to multiply at a time, max_size or fewer: n_rows rows, and some rows of zeros,
     make as few groups of this size as possible. Three rows are padded to four, which is faster.
 
-    >>> group_size(10, 8), group_size(12, 8), group_size(3, 9)
+    >>> rows_per_group(10, 8), rows_per_group(12, 8), rows_per_group(3, 9)
     (5, 6, 4)
     """
     if n_rows <= 1:
@@ -255,22 +255,22 @@ class Tiles:
 
     @property
     def T(self):
-        """The Columns: if self is the output head, its transpose is the embedding, whose rows are
-        looked up.
+        """The transpose, a view: `tiles.T[ids]` looks up columns as rows. If self is the output
+        head [n_embd, n_vocab], its transpose is the token embedding.
         """
         return Columns(self)
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
         n_rows, (n_in, n_out) = len(x), self.shape
         n_threads, rows_at_a_time = self.kernel.schedule(n_rows)
-        group = group_size(n_rows, rows_at_a_time)
-        x = pad_rows(x, group)  # [n_groups * group, n_in]
+        per_group = rows_per_group(n_rows, rows_at_a_time)
+        x = pad_rows(x, per_group)  # [n_groups * per_group, n_in]
         n_parts, n_tiles, _, width = self.tiles.shape
         y = np.empty((len(x), n_tiles * width), x.dtype)
-        if n_parts == 1 and len(x) == group:
+        if n_parts == 1 and len(x) == per_group:
             multiply = self.multiplier(x, y)
         else:
-            multiply = self.multiplier_in_groups(x, y, group)
+            multiply = self.multiplier_in_groups(x, y, per_group)
         # in tiles: for many rows a tile takes long, compared to waking a thread
         ahead = tiles_ahead(n_in, width) if n_rows < MANY else 0
         THREADS.run_on_threads(multiply, n_tiles, n_threads, ahead)
@@ -290,19 +290,19 @@ class Tiles:
 
         return multiply
 
-    def multiplier_in_groups(self, x, y, group):  # [n_rows, n_in], [n_rows, n_tiles * width]
+    def multiplier_in_groups(self, x, y, per_group):  # [n_rows, n_in], [n_rows, n_tiles * width]
         """A function multiply(first, end): it multiplies x by the tiles first to end - 1 of each
-        part, `group` rows at a time, adds up the products of the parts, and writes the sums into
-        their columns of y. n_rows is a multiple of `group`.
+        part, per_group rows at a time, adds up the products of the parts, and writes the sums into
+        their columns of y. n_rows is a multiple of per_group.
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
-        n_groups = len(x) // group
-        rows = x.reshape(n_groups, group, n_parts, depth)  # n_in = n_parts * depth
-        rows = rows.transpose(2, 0, 1, 3)  # [n_parts, n_groups, group, depth]
-        rows = rows[:, None]  # [n_parts, 1, n_groups, group, depth]
+        n_groups = len(x) // per_group
+        rows = x.reshape(n_groups, per_group, n_parts, depth)  # n_in = n_parts * depth
+        rows = rows.transpose(2, 0, 1, 3)  # [n_parts, n_groups, per_group, depth]
+        rows = rows[:, None]  # [n_parts, 1, n_groups, per_group, depth]
         tiles = self.tiles[:, :, None]  # [n_parts, n_tiles, 1, depth, width]
-        sums = y.reshape(n_groups, group, n_tiles, width)
-        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, group, width], a view of y
+        sums = y.reshape(n_groups, per_group, n_tiles, width)
+        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, per_group, width], a view of y
         tile_products = n_parts * len(x) * width  # in numbers
         n_together = max(1, BUFFER // max(1, tile_products))  # tiles
 
@@ -310,8 +310,9 @@ class Tiles:
             for begin in range(first, end, n_together):
                 stop = min(begin + n_together, end)
                 # this order multiplies a tile by all groups before it reads the next tile
-                # [n_parts, 1, n_groups, group, depth] @ [n_parts, stop - begin, 1, depth, width]
-                # -> [n_parts, stop - begin, n_groups, group, width]
+                # [n_parts, 1, n_groups, per_group, depth]
+                # @ [n_parts, stop - begin, 1, depth, width]
+                # -> [n_parts, stop - begin, n_groups, per_group, width]
                 products = np.matmul(rows, tiles[:, begin:stop])
                 products.sum(axis=0, out=sums[begin:stop])  # over the parts
 

@@ -107,7 +107,7 @@ def examine_tensors(tensors, report):
     checksums = Counter()  # {"right", "none stated", "unknown", or None for a problem: tensors}
     for tensor in tqdm(tensors.values(), desc="tensors", leave=False, disable=None):
         report.try_step(tensor.read, np.float32)
-        checksums[report.try_step(compare_checksum, tensor)] += 1
+        checksums[report.try_step(require_checksum, tensor)] += 1
     if tensors:
         report.compared.append(
             f"{len(tensors)} tensors: their shapes, and the sizes of their files"
@@ -145,7 +145,7 @@ def examine_model(folder, config, tensors, load_model, load_heads, report):
 
 
 def require_spread(folder, model):
-    """Raises InputError if a model's logits are all equal, or not finite. Its weights are then
+    """Raise InputError if a model's logits are all equal, or not finite. Its weights are then
     zero, or stored as another dtype than their file says.
     """
     ids = [*range(min(model.config.n_ctx, model.config.n_vocab, 8))]
@@ -173,11 +173,11 @@ def compare_with_source(path, stated):
     return stated["url"].rpartition("/")[0]
 
 
-def compare_checksum(tensor):
+def require_checksum(tensor):
     """Compare the bytes of a Tensor with their checksum. Returns "right", "none stated", or
     "unknown" if it cannot be computed here. Raises InputError if it is wrong.
     """
-    state = tensor.checksum()
+    state = tensor.compare_checksum()
     if state == "wrong":
         raise InputError(
             f"{tensor.path}: the bytes of {tensor.name} do not match their checksum; "
@@ -210,9 +210,11 @@ def compare_logits(folder, model, tensors):
 
 
 def distance_of(logits, golden):
-    """How far logits [n_vocab] are from an entry of GOLDEN, {"top": [id], "logits": [number]}: the
-    largest difference for its best tokens, or how far another token is above the last of them, if
-    that is more. NaN if a logit is NaN.
+    """The error of logits [n_vocab], compared with an entry of GOLDEN: {"top": [id], "logits":
+    [number]}, the largest logits first. NaN if a logit is NaN.
+
+    It is the larger of two numbers: the largest difference at the tokens in "top", and by how much
+    the largest logit of all other tokens exceeds the last of "logits".
     """
     best, others = logits[golden["top"]], np.delete(logits, golden["top"])
     too_high = others.max() - golden["logits"][-1]

@@ -78,7 +78,7 @@ def other_weights_files(path):
     else []. Raises InputError if the index is damaged.
     """
     if path.name == SHARDS_INDEX:
-        return sorted({*safetensors.shards(path).values()})
+        return sorted({*safetensors.read_shard_paths(path).values()})
     if path.name == TF_INDEX:
         return [path.with_name(TF_DATA)]
     return []

@@ -53,7 +53,7 @@ def delete(path):
 
 
 def check_output(flag, path, endings):
-    """Raises InputError unless a new file `path`, with one of these endings, can be written: a file
+    """Raise InputError unless a new file `path`, with one of these endings, can be written: a file
     that is there already may be an input, or hours of work. Creates files to try, and deletes them.
 
     flag: the name of the setting, for the message; endings: a tuple of str, ("",) for any
@@ -95,12 +95,14 @@ def write_temporary(path: Path):
 
 @contextmanager
 def create_atomically(path):
-    """Yield a temporary Path for a new file or folder, which becomes `path` if the block succeeds.
-    Raises OutputAppeared if `path` has appeared meanwhile.
+    """Yield a temporary Path for a new file or folder. It is renamed to `path` if the block
+    succeeds, and deleted if the block raises. If `path` has appeared meanwhile, raises
+    OutputAppeared, whose message says under which name beside it the result is kept.
     """
     path = Path(path)
     with write_temporary(path) as temporary:
         yield temporary
+    # the block has succeeded, so the temporary file is still there
     if os.path.lexists(path):
         kept = path.with_name(f"{path.stem}.{os.getpid()}{path.suffix}")
         temporary.rename(kept)

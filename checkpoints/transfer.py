@@ -95,7 +95,7 @@ def reason_for(error):
 
 
 def require_complete(part, stated):
-    """Deletes the file `part` and raises Retry, if it is not as the server stated: a resumed
+    """Delete the file `part` and raise Retry, if it is not as the server stated: a resumed
     download could only add to it. stated: its metadata, {"url", "size", "etag", ...}
     """
     if problem := difference(part, stated):
@@ -107,8 +107,9 @@ def require_complete(part, stated):
 
 
 def download_rest(url, name, part, record):
-    """Make one request for the bytes that `part` lacks, and append them.
+    """Make one request to `url` for the bytes that the file `part` lacks, and append them.
 
+    name: of the file, when it is complete. part: the Path of NAME.part, which may not exist yet.
     record: {file name: metadata}, the contents of download.json. If the download begins anew,
     record[name] is replaced, in the file as well. Raises Retry, HttpError, an error of requests or
     urllib3, or InputError for a full disk.
@@ -161,7 +162,7 @@ def request(url, n_have, stated):
 
 
 def require_space(part, n_bytes):
-    """Raises InputError if n_bytes more do not fit on the disk that the file `part` is on."""
+    """Raise InputError if n_bytes more do not fit on the disk that the file `part` is on."""
     free = shutil.disk_usage(part.parent).free
     if n_bytes > free:
         figures = f"{n_bytes / 1e9:.2f} GB more are needed, {free / 1e9:.2f} GB are free"
@@ -175,7 +176,7 @@ def continues_download(reply, n_have, stated):
 
 
 def require_file(reply):
-    """Raises HttpError if a reply does not contain the file, or the rest of it: Missing if it is
+    """Raise HttpError if a reply does not contain the file, or the rest of it: Missing if it is
     not there. Raises Retry instead if another attempt may succeed. reply: a requests.Response
     """
     status, headers = reply.status_code, reply.headers

@@ -54,7 +54,7 @@ def read_merges(path):
 
 
 def require_all_merges(path, vocabulary, merges):
-    """Raises InputError if [(left, right)] lack a merge that made a token of {token: id}, because
+    """Raise InputError if [(left, right)] lack a merge that made a token of {token: id}, because
     the file at `path` is cut off, for example.
 
     Without that merge, texts would be encoded as other tokens than the model was trained with. If
@@ -71,7 +71,7 @@ def require_all_merges(path, vocabulary, merges):
 
 
 def require_vocabulary(folder, config, encoder):
-    """Raises InputError if the Config and the Encoder of a folder have not as many tokens."""
+    """Raise InputError if the Config and the Encoder of a folder have not as many tokens."""
     if config.n_vocab != encoder.n_vocab:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
         raise InputError(f"{folder}: {counts}; use the files of one model")

@@ -184,7 +184,7 @@ class Sampling(Group):
 
     @property
     def to_probs(self):
-        """The SamplingParams, a function logits -> probabilities, of the only temperature."""
+        """The SamplingParams (a function logits -> probabilities) of the only temperature."""
         (to_probs,) = self.sampling_params().values()
         return to_probs
 

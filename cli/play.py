@@ -15,7 +15,7 @@ from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
 from cli.runs import kernels_in, load_pair
 from page.report import describe_run, page_of
-from page.runs import answers_of, finished_run
+from page.runs import answers_of, compute_saved_page
 from page.server import LiveServer
 
 PORTS = Limits(0, 65535, whole=True)
@@ -86,7 +86,7 @@ def play(settings: PlaySettings):
                 bar.total, bar.n = total, done
                 bar.update(0)  # draws it
 
-            data = finished_run(describe, pair, tell)
+            data = compute_saved_page(describe, pair, tell)
         write_atomically(settings.save, page_of(data))
         print(f"Written: {settings.save}")
         return

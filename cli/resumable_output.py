@@ -152,9 +152,9 @@ class ResumableLines:
     def discard(self):
         """Close and delete the partial file."""
         if locks.fcntl is None:
-            self.file.close()  # Windows deletes no open file
+            self.file.close()  # Windows cannot delete an open file, and has no lock
         self.partial.unlink(missing_ok=True)
-        self.file.close()  # elsewhere only now: it ends the lock
+        self.file.close()  # ends the lock, so only after the deletion; a second time does nothing
 
     def __enter__(self):
         return self

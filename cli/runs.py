@@ -30,12 +30,13 @@ def load_pair(settings, download=False):
 
 
 def config_from(settings):
-    """The GenerationConfig of the Settings of generate. Runs the module of --rule, the reader's own
-    accept/reject rule. Raises SettingError if that module or its rule cannot be used.
+    """The GenerationConfig of the Settings of generate. --rule replaces the accept/reject rule by
+    the reader's own: its module is run here. --mistake replaces the loop by a wrong one. Raises
+    SettingError if the reader's module or its rule cannot be used.
     """
     rule, loop = RULES[settings.rule_name], speculative
     if settings.rule:
-        from proving.own_rule import load_rule  # here: a plain run needs no museum
+        from proving.own_rule import load_rule  # here: a plain run does not need it
 
         rule = load_rule(settings.rule, settings.rule_name)
     if settings.mistake:

@@ -48,11 +48,13 @@ def generate_several(texts, settings, output):
         totals=totals,
     )
 
+    prompt_name = lambda prompt: f"prompt {prompt.number}"
+
     def decode(prompts):
         """Decode Prompts, and yield the JSON object of each as a dict, or Failed. Adds the number
         of tokens of each text to n_written. Raises InputError at the end if prompts failed.
         """
-        summaries = run_prompts(executor, function, prompts, batch_size)
+        summaries = run_prompts(executor, function, prompts, batch_size, prompt_name)
         # summaries come first in zip, because they raise that error behind the last one
         for summary, prompt in zip(summaries, prompts):
             if isinstance(summary, Failed):

@@ -5,7 +5,6 @@ import json
 from tqdm import tqdm
 
 from checkpoints.errors import note, plural
-from checkpoints.output import write_atomically
 from cli.flags import DEFAULTS
 from decoding.load import AUTO
 
@@ -121,6 +120,7 @@ class Screen:
         else:
             print_comparison(summary)
         if self.notes:
+            from checkpoints.output import write_atomically  # here: a plain run writes no file
             from page.report import describe_run, page_of, report_data
 
             ids, kernels = summary["prompt_token_ids"], summary["kernels"]

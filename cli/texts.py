@@ -6,7 +6,6 @@ from functools import cached_property
 
 from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import Limits
-from checkpoints.output import check_output
 from cli.flags import FORMS, Group, Json, Workers, check_conflicts, flag
 from cli.values import check_number
 from decoding.prompt import Prompt
@@ -96,6 +95,8 @@ class Output(Json, Workers):
     def check(self):
         """Raise InputError if the file of --out exists or cannot be written."""
         if self.out:
+            from checkpoints.output import check_output  # here: a plain run writes no file
+
             check_output("out", self.out, (".jsonl",))
 
 
@@ -117,6 +118,8 @@ def check_combination(texts, settings, output):
         problem = f"{output.cluster}: expected several prompts; give a file with --prompts"
         raise SettingError("cluster", problem)
     if settings.report:
+        from checkpoints.output import check_output
+
         check_output("report", settings.report, (".html",))
     texts.strings  # reads the prompts: a file that cannot be used should cost no loading of models
 

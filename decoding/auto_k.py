@@ -10,20 +10,11 @@ batches: in a batch, texts with small K would wait for texts with large K.
 K depends only on the rounds before, so the text has the target's distribution, whatever K is.
 """
 
-import time
 from weakref import WeakKeyDictionary
 
-import numpy as np
-from tqdm import tqdm
-
-from decoding.clock import measure_costs
+from decoding.costs import measure_round_costs
 from decoding.theory import speedup
-from sampling import verify
 
-MAX_K = 8
-TIMED_KS = (1, 2, 4, 8)  # a straight line through their costs gives the costs of all K
-N_ROUNDS = 2  # rounds of each K in a turn
-BUDGET_SECONDS = 1.0  # after which no turn begins
 DECAY = 0.99  # weight of the past after a new observation: about a hundred observations count
 # the smallest expected speedup for which to draft: a search that finds no draft costs a little, too
 MIN_SPEEDUP = 1.02
@@ -47,47 +38,6 @@ def new_auto_k(target, draft, to_probs, rule):
     if options not in costs:
         costs[options] = measure_round_costs(target, draft, to_probs, rule)
     return AutoK(costs[options])
-
-
-def measure_round_costs(target, draft, to_probs, rule):
-    """Measure [cost of a round of 0, 1, 2, ... drafts], as multiples of a round without drafts: the
-    first is 1. The last is that of the largest K that is possible.
-    """
-    parts = measure_cost_parts(target, draft, to_probs, rule)
-    return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
-
-
-def measure_cost_parts(target, draft, to_probs, rule=verify):
-    """Measure [(c, v)] of rounds of 1, 2, ... drafts, up to the largest K that is possible; [] if
-    the draft cannot draft. Shows a progress bar.
-
-    c: the cost of drafting one token; v: the cost of the rest of the round. Both are multiples of a
-    round without drafts (clock.measure_costs).
-    """
-    max_K = min(MAX_K, draft.max_draft_length(target))
-    if max_K == 0:
-        return []
-    timed_Ks = [K for K in TIMED_KS if K < max_K] + [max_K]
-    turns = turns_within(BUDGET_SECONDS)
-    turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
-    _, costs = measure_costs(target, draft, to_probs, timed_Ks, N_ROUNDS, turns, rule)
-    # the median costs of drafting all K tokens, and of verifying them: [n_timed, 2]
-    medians = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
-    # a straight line through each of the two columns; a single K is a constant
-    degree = min(1, max_K - 1)
-    lines = np.polyfit(timed_Ks, medians, degree, w=1 / medians.sum(axis=1))  # [degree + 1, 2]
-    Ks = np.arange(1, max_K + 1)
-    drafting = np.polyval(lines[:, 0], Ks)
-    verifying = np.polyval(lines[:, 1], Ks)
-    return list(zip((drafting / Ks).tolist(), verifying.tolist()))
-
-
-def turns_within(seconds):
-    """Yield None again and again until this many seconds have passed: a turn for each of them."""
-    end = time.perf_counter() + seconds
-    yield  # at least one turn
-    while time.perf_counter() < end:
-        yield
 
 
 class AutoK:

@@ -22,7 +22,7 @@ THREAD_PREFIX = "text"  # of the names of the threads
 
 
 def require_cache_memory(models, n_texts, n_positions):
-    """Raises InputError if memory does not suffice for the caches of n_texts texts of n_positions
+    """Raise InputError if memory does not suffice for the caches of n_texts texts of n_positions
     tokens in each of these models. models: [Model], whose weights are in memory already
     """
     configs = [
@@ -112,40 +112,41 @@ def serve_one_model(waiting, target):
     return [request for request in waiting if request.model is not model]
 
 
-def decode_together(tasks, pair):
-    """Run tasks at the same time, each in a thread of its own. Returns [what each task returned].
+def decode_together(task, runs):
+    """Call task(run) for each of [Run] at the same time, each call in a thread of its own. Returns
+    [what task returned].
 
-    tasks: one or more functions task(pair); each is called with this pair, whose models are
-        replaced by BatchedModels, so that passes are shared
+    task: a function, such as Run.finish. runs: one or more, with the same target. task is called
+        with copies of them, whose models are replaced by BatchedModels, so that passes are shared
 
-    If a task raises an error, it is raised here, and the other tasks end. No thread outlives this
-    call.
+    If a call raises an error, it is raised here, and the other calls end. No thread outlives this
+    function.
     """
-    inbox = SimpleQueue()  # gets Requests, and the Future of each task that has ended
-    answers = [SimpleQueue() for _ in tasks]
+    inbox = SimpleQueue()  # gets Requests, and the Future of each call that has ended
+    answers = [SimpleQueue() for _ in runs]
 
-    def run(index, task):
+    def call_task(index, run):
         batched = lambda model: BatchedModel(index, model, inbox, answers[index])
-        return task(pair.map_models(batched))
+        return task(replace(run, pair=run.pair.map_models(batched)))
 
-    pool = ThreadPoolExecutor(len(tasks), THREAD_PREFIX)
+    pool = ThreadPoolExecutor(len(runs), THREAD_PREFIX)
     try:
-        futures = [pool.submit(run, index, task) for index, task in enumerate(tasks)]
+        futures = [pool.submit(call_task, index, run) for index, run in enumerate(runs)]
         for future in futures:
             future.add_done_callback(inbox.put)
         waiting, n_running = [], len(futures)
         while n_running:
             if len(waiting) == n_running:  # nobody computes: the next pass
-                waiting = serve_one_model(waiting, pair.target)
+                waiting = serve_one_model(waiting, runs[0].pair.target)
             message = inbox.get()
             if isinstance(message, Request):
                 waiting.append(message)
             else:
-                message.result()  # raises what the task raised
+                message.result()  # raises what the call raised
                 n_running -= 1
         return [future.result() for future in futures]
     finally:
-        # End the tasks that still run: those that compute end at their next read. Each is told,
+        # End the calls that still run: those that compute end at their next read. Each is told,
         # whether it waits or not, because Ctrl-C may have come between get and append.
         for answer in answers:
             answer.put(CancelledError())

@@ -41,7 +41,7 @@ class SharedNoise:
         self.seed, self.position, self.round_start = seed, n_prompt, n_prompt
 
     def sample(self, p):  # [n_vocab] -> token
-        """The token with the largest noisy log probability; moves on to the next position."""
+        """Return the token with the largest noisy log probability; go to the next position."""
         token = int(noisy_log_probs(p, self.seed, self.position).argmax())
         self.position += 1
         return token

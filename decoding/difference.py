@@ -26,15 +26,16 @@ def explain_difference(target, ids, first, second, score=None):
         largest; None if these are the logits
 
     Returns {"position": index of the first difference, "gap": between the two best scores,
-    "float_error": of these scores, "verdict": "tie" or "bug"}. The scores are computed twice, in
-    one pass and one row at a time: the float error is the largest difference. A gap of up to twice
-    this error is a tie, which rounding may break either way; a larger gap is a bug.
+    "float_error": of these scores, "verdict": "tie" or "bug"}. The scores are computed twice: in
+    one pass over the whole text, and as in plain decoding, one row at a time after the prompt. The
+    float error is the largest difference. A gap of up to twice this error is a tie, which rounding
+    may break either way; a larger gap is a bug.
     """
     position = first_difference(first, second)
     text = ids + first[:position]
     at_once = target.read(text, target.new_cache())[0]
     cache = target.new_cache()
-    for end in range(1, len(text)):
+    for end in range(len(ids) - 1, len(text)):  # at first all of the prompt but its last id
         target.read(text[:end], cache, n_last=0)
     one_by_one = target.read(text, cache)[0]
     if score:

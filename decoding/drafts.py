@@ -43,9 +43,11 @@ class ModelDraft(Draft):
         self.standalone_model = model
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: a NeuralDrafter with the model."""
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
     def map_models(self, function):
+        """As Draft.map_models, for the one model."""
         return type(self)(function(self.model))
 
 
@@ -59,6 +61,7 @@ class HeadDraft(ModelDraft):
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: a HeadDrafter with the head."""
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 
@@ -74,11 +77,10 @@ class HeadDrafter(NeuralDrafter):
         target's KVCache, which has read these ids; `propose` reads it too.
         """
         self.target_cache = target_cache
-        if not ids:  # a prompt of one token: the target has read nothing yet
-            return
-        self.cache.length = 0  # so that nothing of an earlier text stays
-        self.cache.update_from_target(target_cache.hidden, len(ids))
-        super().prefill(ids, target_cache)
+        self.cache.length = 0  # nothing of an earlier text stays
+        if ids:  # none if the prompt has one token: then there is nothing to read yet
+            self.cache.update_from_target(target_cache.hidden, len(ids))
+            super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """As NeuralDrafter.propose, with at most as many tokens as the head can draft."""

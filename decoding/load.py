@@ -4,11 +4,8 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 import utils
-from backends.kernels import choose_kernels, layout_function
-from backends.machine import kernels_of
+from backends.kernels import kernels_of, layout_function
 from checkpoints.errors import InputError
 from checkpoints.files import sha256_of
 from checkpoints.folder import PARTS
@@ -16,7 +13,7 @@ from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from decoding.drafts import Draft, HeadDraft, ModelDraft
 from decoding.ngrams import NGrams
-from gpt2 import Config, Model
+from gpt2 import Model
 from utils import CHECKPOINT, RANDOM
 
 NGRAM = "ngram"  # what --draft_model_size calls the look-up of n-grams
@@ -92,13 +89,6 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
 
 
 @dataclass(frozen=True)
-class ModelStub:
-    """Stands for a Model whose weights are only in other processes: has its Config alone."""
-
-    config: Config
-
-
-@dataclass(frozen=True)
 class ModelSpec:
     """Names a target and its drafts, and how to multiply. It can be sent to another process."""
 
@@ -120,9 +110,9 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load and return LoadedModels. choices: what `choose_kernels` returned on some machine, or
-        None to time kernels here if they are to be timed. Raises InputError if a model is not there
-        or cannot be used.
+        """Load and return LoadedModels. choices: {Config: {Weight: Kernel}}, as chosen on some
+        machine, or None to time kernels here if they are to be timed. Raises InputError if a model
+        is not there or cannot be used.
         """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:  # replace the trials of the backend
@@ -132,29 +122,6 @@ class ModelSpec:
 
             backend = replace(backend, plan_layouts=plan_layouts)
         return load(self.target, self.drafts, self.models_dir, backend, self.weights, download)
-
-    def read_configs(self, download=False):
-        """Return ([Config] of self.sizes, their encoder), without reading weights. download:
-        whether a model that is not there is downloaded. Raises InputError if one cannot be used.
-        """
-        configs, _, encoder = utils.sources_of(self.sizes, self.models_dir, self.weights, download)
-        return configs, encoder
-
-    def load_stub(self, download=False):
-        """Load what preparing prompts needs: LoadedModels of a ModelStub and the encoder, without
-        drafts. Raises InputError if a model of this spec cannot be used.
-        """
-        configs, encoder = self.read_configs(download)
-        return LoadedModels(ModelStub(configs[0]), {}, encoder)
-
-    def choose_kernels(self):
-        """Time kernels here, and return {Config: {Weight: Kernel}} for the models of self.sizes; {}
-        if the backend or the kernels leave no choice. Raises InputError if a model cannot be used.
-        """
-        if (self.backend, self.kernels) != ("numpy", "auto"):
-            return {}
-        configs, _ = self.read_configs()
-        return {config: choose_kernels(config, np.float32, exact=self.exact) for config in configs}
 
     def fingerprints(self):
         """{size or head: SHA-256 of its files}, to compare the models of two machines; of random

@@ -10,10 +10,12 @@ class NGrams(Draft):
     is_lookup = True
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
+        """As Draft.new_drafter: an NGramDrafter, which needs the size of the vocabulary only."""
         return NGramDrafter(target.config.n_vocab)
 
     def max_draft_length(self, target):
-        return max(0, target.config.n_ctx - 2)  # a match needs two tokens
+        """As Draft.max_draft_length: a match needs two tokens."""
+        return max(0, target.config.n_ctx - 2)
 
 
 class NGramDrafter:
@@ -29,7 +31,7 @@ class NGramDrafter:
         """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Drafted tokens and their one-hot q; no tokens if no n-gram matches.
+        """Draft up to k tokens after ids. Returns them and their one-hot q; none without a match.
 
         The longest n-gram with a match decides, and of its matches the latest. If fewer than k
         tokens follow the match, they are repeated, as the text may be looping.

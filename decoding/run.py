@@ -128,8 +128,8 @@ class Run:
 
 
 def with_median_times(result, run, budget=0.5):
-    """Decode twice more if that takes less than `budget` seconds. Returns the dict `result`, which
-    run.finish returned, with the times of the median of the three decodings.
+    """Decode twice more, and return `result`, a dict of run.finish, with the times of the median of
+    the three. Returns it as it is if two more take `budget` seconds, or if run.K is a function.
     """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text

@@ -1,27 +1,10 @@
 """Decodes several prompts in batches, all with the same GenerationConfig."""
 
 import time
-from dataclasses import replace
 
 from decoding.batching import decode_together, require_cache_memory
 from decoding.metrics import summary
 from decoding.run import Run
-
-
-def map_together(task, runs):
-    """Call task(run) for each of several Runs of one Pair, at the same time and with shared passes.
-    Returns [what task returned]; raises what it raised.
-    """
-
-    def task_of(run):
-        return lambda pair: task(replace(run, pair=pair))
-
-    return decode_together([task_of(run) for run in runs], runs[0].pair)
-
-
-def finish_together(runs):
-    """Decode Runs of one Pair at the same time, and return [what Run.finish returns]."""
-    return map_together(Run.finish, runs)
 
 
 def decode_in_batches(models, prompts, draft, config, decoders, batch_size, totals):
@@ -50,7 +33,7 @@ def decode_in_batches(models, prompts, draft, config, decoders, batch_size, tota
         for decoder in decoders:
             runs = [config.new_run(pair, prompt, decoder) for prompt in batch]
             begin = time.perf_counter()
-            results[decoder] = finish_together(runs)
+            results[decoder] = decode_together(Run.finish, runs)
             seconds = time.perf_counter() - begin
             n_tokens = sum(len(result["token_ids"]) for result in results[decoder])
             total_tokens, total_seconds = totals[decoder]

@@ -27,13 +27,14 @@ from proving.verdict import (
     format_distance,
     format_probs,
     to_array,
+    to_tokens,
     to_whole_numbers,
 )
 from sampling import SamplingParams, residual
 
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.4, 0.4])
 RNG = np.random.default_rng(0)
-RANDOM_PAIRS = [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 5)]
+RANDOM_PAIRS = [(RNG.dirichlet(np.ones(n)), RNG.dirichlet(np.ones(n))) for n in (2, 3, 6)]
 PAIRS = [
     (P, Q),
     (P, P),
@@ -151,14 +152,14 @@ def counting_model(ids):
 
 class ModelArgument:
     """A model in the forms in which the exercises call it: `rows` of a whole text, or `forward`
-    with a cache. It counts its passes (n_passes) and the ids that it reads (n_read).
+    with a cache. It counts its passes (n_passes), and the ids that it is fed in each call (n_fed).
 
     n_prompt: the length of the prompt. A pass that ends before the prompt's last id is prefill, and
         not counted.
     """
 
     def __init__(self, model, n_prompt=1):
-        self.model, self.n_prompt, self.n_passes, self.n_read = model, n_prompt, 0, 0
+        self.model, self.n_prompt, self.n_passes, self.n_fed = model, n_prompt, 0, []
         self.caches = []  # (cache, list of the ids that this model has read into it)
 
     def rows(self, ids):
@@ -174,8 +175,9 @@ class ModelArgument:
         """
         new_ids = to_whole_numbers(new_ids, "a list of ids", "a model is fed")
         require(new_ids, "a model is fed no ids, expected at least one")
-        self.n_read += len(new_ids)
-        require(isinstance(cache.ids, list), f"cache.ids is {cache.ids!r}, expected a list")
+        self.n_fed.append(len(new_ids))
+        is_cache = isinstance(getattr(cache, "ids", None), list)
+        require(is_cache, f"a model is given the cache {cache!r}, expected one whose ids is a list")
         n_known = len(cache.ids)
         ids_read = self.ids_read_into(cache)
         require(
@@ -213,7 +215,8 @@ def check_temperature_2(answer):
     for temperature in (0.0, 1e-9):
         require_result(answer, [0, 1, 0], np.array([0.0, 2.0, 1.0]), temperature)
         require_result(answer, [0, 0, 1], np.array([1e4, 0.0, 1e4 + 1.0]), temperature)
-    require_result(answer, [0, 1, 0], np.array([0.0, 2.0, 2.0]), 0.0)  # of equals, the first
+    # of equals, the first; and more tokens
+    require_result(answer, [0, 1, 0, 0], np.array([0.0, 2.0, 2.0, 1.0]), 0.0)
 
 
 def check_acceptance_1(answer):
@@ -255,6 +258,7 @@ def check_nucleus_4(answer):
         ([0.25, 0.5, 0.25], 0.5, [1]),  # reached exactly
         ([0.25, 0.5, 0.25], 0.75, [0, 1]),
         ([0.25, 0.25, 0.25, 0.25], 0.5, [0, 1]),  # of equals, the lower ids
+        ([0.1, 0.1, 0.1, 0.1, 0.2, 0.4], 0.85, [0, 1, 2, 4, 5]),
     ):
         kept = np.where(np.isin(np.arange(len(p)), nucleus), p, 0)
         require_result(answer, kept / kept.sum(), np.array(p), top_p)
@@ -285,23 +289,16 @@ def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
 
     n_new: how many ids `forward` has to be fed. case: as in require_same_texts
     """
-    n_fed = []  # how many ids each call of `forward` is fed
 
     def row_after(ids):
         """A row that shows which ids were read."""
         return ids + [0] * (10 - len(ids))
 
-    def forward(new_ids, cache):
-        """The `forward` of catch_up_8: append new_ids to cache.ids, return a row for each."""
-        new_ids = to_whole_numbers(new_ids, "a list of ids", "forward is fed")
-        n_fed.append(len(new_ids))
-        n_known = len(cache.ids)
-        cache.ids += new_ids
-        lengths = range(n_known + 1, len(cache.ids) + 1)
-        return np.array([row_after(cache.ids[:length]) for length in lengths])
-
-    cache, ids = SimpleNamespace(ids=list(ids_in_cache)), list(text)
-    rows = answer(ids, cache, n_last, forward)
+    model, cache, ids = ModelArgument(row_after), SimpleNamespace(ids=[]), list(text)
+    if ids_in_cache:
+        model.forward(ids_in_cache, cache)
+    n_fed = model.n_fed = []
+    rows = answer(ids, cache, n_last, model.forward)
     require_same(ids, text, f"{case}: the ids afterwards")
     require_same(cache.ids, text, f"{case}: in the cache in the end")
     require_same(n_fed, [n_new], f"{case}: how many ids each call of forward is fed")
@@ -323,8 +320,7 @@ def require_token_and_flag(result, n_vocab):
     token, is_draft = result
     require(np.ndim(token) == 0, f"{problem}: sample one")
     require(np.ndim(is_draft) == 0, problem)
-    (token,) = to_whole_numbers([token], expected)
-    require(0 <= token < n_vocab, problem)
+    (token,) = to_tokens([token], n_vocab, expected)
     return token, bool(is_draft)
 
 
@@ -398,7 +394,9 @@ def check_one_token_6(answer):
 
 
 def check_two_drafts_10(answer):
-    """Raise WrongAnswer unless two_drafts_10 is exact and keeps as many as two tries in turn."""
+    """Raise WrongAnswer unless two_drafts_10 is exact, and keeps a drafted token as often as to try
+    the first for p, and after a rejection the second for the residual.
+    """
     for p, q in PAIRS:
         first = np.minimum(p, q).sum()
         second = np.minimum(residual(p, q), q).sum() if first < 1 else 0.0
@@ -506,11 +504,11 @@ def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
         rng, own_ids = CheckedRng(branches), list(ids)
         result = answer(target, draft_model, own_ids, n_tokens, K, rng.sample, rng.accept, end)
         require(isinstance(result, list), f"it returns {result!r}, expected a list of tokens")
-        text = to_whole_numbers(result, "a list of tokens")
+        text = to_tokens(result, n_vocab, f"a list of tokens, each below {n_vocab}")
         require_same(own_ids, list(ids), "the ids that it was given, afterwards")
         return tuple(text), arguments[0].n_passes
 
-    texts, mean_passes = defaultdict(float), 0.0
+    n_vocab, texts, mean_passes = len(models[0](ids)), defaultdict(float), 0.0
     for (text, n_passes), probability in enumerate_branches(run).items():
         texts[text] += probability
         mean_passes += probability * n_passes
@@ -584,9 +582,9 @@ def check_n_read(answer, model, drafts):
     ):
         max_read = first_round + later_rounds
         require(
-            argument.n_read <= max_read,
+            sum(argument.n_fed) <= max_read,
             f"{n_tokens} tokens with K = {K}, {drafts}: the {role} reads "
-            f"{argument.n_read} tokens, expected {max_read} at most",
+            f"{sum(argument.n_fed)} tokens, expected {max_read} at most",
         )
 
 
@@ -614,11 +612,13 @@ def enumerate_siblings(answer, target, draft_model):
 
     def run(branches):
         """One branch: the tokens of its round."""
-        rng = CheckedRng(branches)
+        rng, ids = CheckedRng(branches), [0]
         models = ModelArgument(target).rows, ModelArgument(draft_model).rows
-        result = answer(*models, [0], rng.sample, rng.accept)
-        return tuple(to_whole_numbers(result, "whole numbers"))
+        result = answer(*models, ids, rng.sample, rng.accept)
+        require_same(ids, [0], "the ids that it was given, afterwards")
+        return tuple(to_tokens(result, n_vocab, f"a list of tokens, each below {n_vocab}"))
 
+    n_vocab = len(target([0]))
     return enumerate_branches(run)
 
 
@@ -660,11 +660,8 @@ def propose_checked(drafter, ids, k, case):
         isinstance(draft, list) and isinstance(q, np.ndarray),
         f"{case}: it returns {type(draft).__name__} and {type(q).__name__}, {form}",
     )
-    draft = to_whole_numbers(draft, "whole numbers")
-    require(
-        all(0 <= token < n_vocab for token in draft),
-        f"{case}: it drafts {draft}, expected tokens from 0 to {n_vocab - 1}",
-    )
+    draft = to_tokens(draft, n_vocab, f"whole numbers from 0 to {n_vocab - 1}")
+    q = to_array(q, f"{case}: q is {q!r}, expected an array of numbers")
     require(len(draft) <= k, f"{case}: it drafts {draft}, expected {k} tokens at most")
     require_same(q.shape, (len(draft), n_vocab), f"{case}: the shape of q")
     for row in q:

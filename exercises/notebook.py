@@ -9,7 +9,7 @@ import numpy as np
 
 from checkpoints.registry import MODELS_DIR
 from cli.prompts import choose_prompts
-from decoding import clock
+from decoding.costs import measure_costs_in_turns
 from decoding.load import Pair, load
 from decoding.run import Run
 from exercises import feedback
@@ -225,7 +225,7 @@ def measure_costs(Ks, turns=12):
     turns: how often rounds of every K are timed; each figure is a median over the turns
     """
     pair = load_pair()
-    seconds, costs_of_turns = clock.measure_costs(
+    seconds, costs_of_turns = measure_costs_in_turns(
         pair.target, pair.draft, TO_PROBS, Ks, n_rounds=2, turns=range(turns)
     )
     costs = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in costs_of_turns.items()}

@@ -77,8 +77,8 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 def catch_up_8(ids, cache, n_last, forward):
     """Read what the cache lacks, in one call of `forward`: the rows of the last n_last ids."""
-    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. A rejected
-    # draft stands at its end, and goes.
+    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. Rejected
+    # tokens stand behind it, and go.
     n_known = min(len(cache.ids), len(ids) - n_last)
     del cache.ids[n_known:]
     return forward(ids[n_known:], cache)[-n_last:]
@@ -86,15 +86,26 @@ def catch_up_8(ids, cache, n_last, forward):
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """speculative_9 with a cache for each model. Returns the new tokens, a list."""
-
-    def with_cache(forward, n_last):
-        """The model as speculative_9 calls it, a function of the whole text."""
-        cache = SimpleNamespace(ids=[])
-        return lambda ids: catch_up_8(ids, cache, min(n_last, len(ids)), forward)
-
-    # The target is asked for K + 1 rows, one for each drafted token and one more.
-    models = with_cache(target, K + 1), with_cache(draft_model, 1)
-    return speculative_9(*models, ids, n_tokens, K, sample, accept, end)
+    target_cache, draft_cache = SimpleNamespace(ids=[]), SimpleNamespace(ids=[])
+    text = []
+    while len(text) < n_tokens:
+        # One rule for both caches: keep all of the text but its last token.
+        n_certain = len(ids + text) - 1
+        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]
+        # Then each pass reads what its cache lacks.
+        draft, q = [], []
+        for _ in range(min(K, n_tokens - len(text) - 1)):
+            unread = (ids + text + draft)[len(draft_cache.ids) :]
+            q.append(draft_model(unread, draft_cache)[-1])
+            draft.append(sample(q[-1]))
+        unread = (ids + text + draft)[len(target_cache.ids) :]
+        p = target(unread, target_cache)[-len(draft) - 1 :]
+        n_accepted, token = verify_7(draft, p, np.array(q), sample, accept)
+        for x in draft[:n_accepted] + [token]:
+            text.append(x)
+            if x == end:
+                return text
+    return text
 
 
 def two_drafts_10(p, q, sample, accept):

@@ -4,14 +4,15 @@ table.
 
 import json
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
-from cli.flags import Json, Models, Settings, flag
+from cli.flags import Json, Models, flag
 from cli.hints import find_mistake
-from cli.runs import config_from, load_pair
+from cli.runs import spec_from
 from decoding.difference import first_difference
 from decoding.prompt import Prompt
+from decoding.run import GenerationConfig
 from experiments.progress import progress
 from proving.distance import (
     collect_tokens,
@@ -26,6 +27,7 @@ from proving.verdict import enumerate_round
 from sampling import RULES, SamplingParams
 
 GREEDY = SamplingParams(0.0)
+N_TOKENS, SEED = 60, 123  # of the texts by the models, as main.py has them
 LEGEND = """\
 distance: total variation distance of whole texts from the target's distribution, exact, on a toy
           pair: 0 is right, 1 has nothing in common
@@ -41,53 +43,48 @@ class MuseumSettings(Models):
     target_model_size: str = flag("7M", "a size in models_dir, or a folder")
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
 
-    def text_settings(self):
-        """The Settings of speculative texts by this pair, with the defaults of main.py."""
-        return Settings(**self.as_dict(), mode="speculative", kernels="plain")
+    def load_pair(self):
+        """Load the Pair, with plain kernels. Raises InputError if it cannot be loaded."""
+        spec = spec_from(self, self.target_model_size, [self.draft_model_size])
+        return replace(spec, kernels="plain").load().pair(self.draft_model_size)
 
 
-def rounds_in_case(settings, pair, case, to_probs):
-    """Return an iterator of the Rounds of a speculative text: with the prompt, ending and rule of a
-    MistakeCase, and with these SamplingParams. settings: Settings for all else; pair: a Pair
+def rounds_in_case(pair, case, to_probs):
+    """Return an iterator of the Rounds of a speculative text by a Pair, with the prompt, ending and
+    rule of a MistakeCase, and with these SamplingParams.
     """
-    settings = settings.replace(
-        temperature=to_probs.temperature,
-        top_k=to_probs.top_k or 0,
-        top_p=to_probs.top_p,
-        stop=case.stop,
-        verification=case.verification,
-    )
-    prompt = Prompt.from_text(case.prompt, pair, settings.seed)
+    prompt = Prompt.from_text(case.prompt, pair, SEED)
     if case.full:
         # repeat the prompt until the context has room for two tokens only
         n = pair.target.config.n_ctx - 2
-        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, settings.seed)
-    return config_from(settings).new_run(pair, prompt).rounds()
+        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, SEED)
+    rule = RULES[case.verification]
+    config = GenerationConfig(N_TOKENS, to_probs=to_probs, stop=case.stop, rule=rule)
+    return config.new_run(pair, prompt).rounds()
 
 
 @cache
-def correct_text(settings, pair, case, to_probs):
+def decode_correctly(pair, case, to_probs):
     """Decode the text of rounds_in_case with the right code. Returns its token ids, a tuple; if the
     loop ends in an error, the last element is the error's name. The result is kept for later calls.
     """
-    return collect_tokens(rounds_in_case(settings, pair, case, to_probs))
+    return collect_tokens(rounds_in_case(pair, case, to_probs))
 
 
-def find_first_wrong_token(settings, pair, mistake):
-    """Return the index of the first token in which a text with the Mistake differs from the text of
-    the right code with the same seed; None if no token does.
+def find_first_wrong_token(pair, mistake):
+    """Return the index of the first token in which a text by the Pair with the Mistake differs from
+    the text of the right code with the same seed; None if no token does.
 
-    settings: Settings; pair: a Pair. First a greedy text is tried. If it shows no difference, a
-    sampled text is tried too, unless the mistake leaves the distribution right: then a sampled text
-    may differ and still not be wrong.
+    First a greedy text is tried. If it shows no difference, a sampled text is tried too, unless the
+    mistake leaves the distribution right: then a sampled text may differ and still not be wrong.
     """
     case = mistake.case
     # a mistake with a cost leaves the distribution right
     attempts = [GREEDY] if mistake.cost else [GREEDY, case.to_probs]
     for to_probs in attempts:
-        right = correct_text(settings, pair, case, to_probs)
+        right = decode_correctly(pair, case, to_probs)
         with apply_mistake(mistake):
-            wrong = collect_tokens(rounds_in_case(settings, pair, case, to_probs))
+            wrong = collect_tokens(rounds_in_case(pair, case, to_probs))
         position = first_difference(right, wrong)
         if position is not None:
             return position
@@ -111,10 +108,10 @@ def tokens_per_toy_round(mistake):
     return [1 + float(wrong_kept), 1 + float(right_kept)]
 
 
-def measure_mistake(name, mistake, settings, pair):
+def measure_mistake(name, mistake, pair):
     """Measure how wrong a Mistake is. Returns its row in the JSON object, a dict.
 
-    name: a key of MISTAKES; settings, pair: the Settings and the Pair of the texts
+    name: a key of MISTAKES; pair: the Pair that writes the texts
     """
     distance, errors = distance_and_errors(*toy_distributions(mistake.case, mistake))
     return {
@@ -123,7 +120,7 @@ def measure_mistake(name, mistake, settings, pair):
         "total_variation": distance,
         "errors": errors,
         "tokens_per_round": tokens_per_toy_round(mistake),
-        "first_difference": find_first_wrong_token(settings, pair, mistake),
+        "first_difference": find_first_wrong_token(pair, mistake),
         "caught_by": mistake.caught_by,
     }
 
@@ -155,18 +152,17 @@ def print_wrapped(text):
 
 
 def mistakes(*names, settings: MuseumSettings, output: Json):
-    """The known ways to get speculative decoding wrong: how wrong each is, where it shows first,
-    which test catches it.
+    """List the known ways to get speculative decoding wrong: how wrong each is, where it shows
+    first, which test catches it.
 
-    Without names a table of all; with names those, and the lines of code they change. Where only a
+    Without names a table of all; with names those, and the lines of code they change. If only a
     rule is changed, its tokens per round on the toy are shown too: a wrong rule can be faster.
     """
     chosen = {name: find_mistake(name) for name in names or MISTAKES}
-    text_settings = settings.text_settings()
-    pair = load_pair(text_settings)
+    pair = settings.load_pair()
     rows = []
     for name, mistake in progress(chosen.items(), len(chosen), "mistakes", "measured"):
-        rows.append(measure_mistake(name, mistake, text_settings, pair))
+        rows.append(measure_mistake(name, mistake, pair))
     if output.json:
         print(json.dumps({"mistakes": rows}))
         return

@@ -63,11 +63,11 @@ def is_hidden(character):
 
 
 def command(shown, ids, defaults):
-    """The shell command of a run. It gives the prompt as ids if the prompt has no text, or a text
-    with hidden characters.
+    """The shell command that repeats a run, a str. It gives the prompt as --prompt_ids if the
+    prompt has no text, is "-", or has hidden characters; else as --prompt.
 
-    shown: {flag: value} of the run and "prompt". ids: the prompt's token ids. defaults: {flag:
-    default}: a flag with this value is left out
+    shown: {flag: value} of the run, and "prompt": its text or None; ids: the prompt's token ids
+    defaults: {flag: default} of the flags to write; a flag that has its default is left out
 
     command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -96,8 +96,8 @@ def to_6_digits(value):
 
 
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """The text of each token. ids: the tokens before them. A character of several tokens is in the
-    text of the last of these tokens; all texts joined are the text of the tokens.
+    """Decode tokens that follow `ids`, each to a text of its own. A character of several tokens is
+    in the text of the last of these tokens; all texts joined are the text of the tokens.
     """
     decode = encoder.incremental_decoder()
     decode(ids)
@@ -195,10 +195,12 @@ def hash_source(text):
 
 
 def style():
+    """The text of the page's style sheet."""
     return (WEB / "page.css").read_text(encoding="utf-8")
 
 
 def script():
+    """The text of the page's scripts, joined into one."""
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
 
 

@@ -56,8 +56,18 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
     return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
 
 
-def residual_rows(residual, sampled):  # [n_vocab] -> [(token, probability)]
-    """The likeliest replacements of a rejected draft, and the sampled one if it is not likely."""
+def replacements(this_round, rng):
+    """The likeliest replacements of the token that a Round rejected, and the sampled replacement if
+    it is not likely: [(token, its probability in the residual)].
+
+    rng: a RecordingRng after the round
+    None if no token was rejected, or if the rule did not sample its last token from a residual.
+    """
+    if this_round.accepted == this_round.examined:
+        return None
+    residual, sampled = rng.sampled  # what the rule has sampled last
+    if sampled != this_round.tokens[-1]:
+        return None
     tokens = top_tokens(residual)
     if sampled not in tokens:
         tokens.append(sampled)
@@ -93,6 +103,7 @@ def coins_of_drafts(p, q, tossed, n_examined):  # [k], [k], [(ratio, u)] -> [n_e
 class Notes:
     """A watcher of Run.finish that appends a Note of each round to the list `notes`.
 
+    run: the Run that is watched
     in_blocks: whether the rule, which may be a reader's own, is one of block verification
     """
 
@@ -106,13 +117,14 @@ class Notes:
             self.notes.append(self.note(this_round, seconds, rng))
 
     def note(self, this_round, seconds, rng):
-        """The Note of a Round. It counts the tossed coins, so call it once for each Round, in turn.
+        """Return the Note of a Round, and count its coins: to be called once for each Round, in
+        turn.
 
         seconds: clock.Seconds of the Round
         rng: the Rng of the text, after the Round
         """
         draft = [int(token) for token in this_round.draft]
-        p, n = this_round.p, len(draft)
+        p, n = this_round.p, len(draft)  # [n + 1, n_vocab]
         q = this_round.q if draft else p[:0]  # [n, n_vocab]
         p_drafted, q_drafted = p[np.arange(n), draft].tolist(), q[np.arange(n), draft].tolist()
         support = block_support(p_drafted, q_drafted) if self.in_blocks else None
@@ -120,12 +132,7 @@ class Notes:
         for i, token in enumerate(this_round.tokens):
             tokens = {int(token), *draft[i : i + 1]}
             likely.append(likely_rows(p[i], q[i] if i < n else None, *tokens))
-        replacements = None
-        if this_round.accepted < this_round.examined and not self.run.coupled:
-            residual, token = rng.sampled
-            if token == this_round.tokens[-1]:  # unless the rule took its token from elsewhere
-                replacements = residual_rows(residual, token)
-        first = self.n_tossed
+        first = self.n_tossed  # the number of the round's first coin
         tossed = getattr(rng, "tossed", [])  # shared noise tosses no coins
         self.n_tossed = len(tossed)
         coins = []  # the block rule tosses for all drafts together
@@ -141,6 +148,6 @@ class Notes:
             numbers=[None if u is None else first + i for i, u in enumerate(coins)],
             support=support,
             likely=likely,
-            residual=replacements,
+            residual=None if self.run.coupled else replacements(this_round, rng),
             seconds=seconds,
         )

@@ -54,11 +54,13 @@ WHAT = {  # {name: what the rule does}
 
 
 def all_rules():
-    """Yield every Rule, the token rule first."""
+    """Yield a Rule for each entry of the page: the accept/reject rules, exact and inexact, the
+    token rule first; then shared noise; then each mistake of the museum.
+    """
     decisions = {"token rule": verify, "match rule": verify_match} | COMPARED
     for name, decide in decisions.items():
-        kind = "right" if decide in (verify, verify_match, verify_block) else "inexact"
-        yield Rule(name, kind, WHAT[name], decide)
+        is_exact = decide in (verify, verify_match, verify_block)
+        yield Rule(name, "right" if is_exact else "inexact", WHAT[name], decide)
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
         decide = RULES[mistake.case.verification]
@@ -73,21 +75,24 @@ LETTERS = dict(enumerate("ABC"))  # the tokens of the toy
 
 
 class RoundRng(Rng):
-    """An Rng with a new sequence of random numbers for each round, by its place in the text."""
+    """An Rng with new random numbers for each round, which depend on the round's place in the text.
+
+    seed: an int; place: how many tokens the text has before its first round
+    """
 
     def __init__(self, seed, place):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the sequence of the round after `last_round`. Returns K: the loop asks for it first
-        in every round.
+        """Begin the sequence of the round after `last_round`. Returns K, unchanged: the loop asks
+        for K at the beginning of every round.
         """
         self.place += len(last_round.tokens)
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))
         return K
 
 
-def rounds_of(rule, config, pair, prompt):
+def rounds_with_rule(rule, config, pair, prompt):
     """The rounds of the speculative loop under a Rule, otherwise as a GenerationConfig says: an
     iterator that yields None for the prefill, then each Round.
     """
@@ -103,7 +108,7 @@ def rounds_of(rule, config, pair, prompt):
     return replace(run, loop=loop, K=K, rule=rule.decide).rounds(rng)
 
 
-def text_row(rule, config, pair, prompt, tell):
+def decode_with_rule(rule, config, pair, prompt, tell):
     """Decode a prompt under a Rule. Returns {"tokens", "sources", "shown", "tokens_per_pass",
     "error"}: `shown` is the text of each token; `error` is None or how a mistake ended the text.
 
@@ -112,7 +117,7 @@ def text_row(rule, config, pair, prompt, tell):
     tokens, sources, n_rounds, error = [], [], 0, None
     with apply_mistake(rule.mistake) if rule.mistake else nullcontext():
         try:
-            rounds = rounds_of(rule, config, pair, prompt)
+            rounds = rounds_with_rule(rule, config, pair, prompt)
             next(rounds)  # the prefill
             for this_round in rounds:
                 tell()
@@ -161,7 +166,7 @@ def distribution_row(name):
 # ---------------------------------------------------------------- all that the page shows
 
 
-def rule_rows(config, pair, prompt, tell):
+def compare_rules(config, pair, prompt, tell):
     """Yield a dict of what the page shows of each Rule: its text after a Prompt, otherwise as a
     GenerationConfig says, and its distribution. `parts` is the first token that differs from the
     first rule's text, or None.
@@ -171,7 +176,7 @@ def rule_rows(config, pair, prompt, tell):
     first_text = None
     for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
-        row |= text_row(rule, config, pair, prompt, tell) | distribution_row(rule.name)
+        row |= decode_with_rule(rule, config, pair, prompt, tell) | distribution_row(rule.name)
         first_text = first_text or row["tokens"]
         row["parts"] = first_difference(first_text, row["tokens"])
         if rule.mistake:

@@ -18,13 +18,13 @@ from itertools import accumulate
 
 from checkpoints.errors import InputError
 from checkpoints.limits import COUNT, PROBABILITY, Limits
-from decoding.clock import measure_costs
+from decoding.costs import measure_costs_in_turns
 from decoding.metrics import summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig, RecordingRng
 from page.report import report_data
 from page.rounds import Notes
-from page.rules import ALL_RULES, rule_rows
+from page.rules import ALL_RULES, compare_rules
 from sampling import SamplingParams
 
 TELL_SECONDS = 0.1  # between lines of progress: a browser that draws takes time from the models
@@ -109,8 +109,8 @@ def refuse(name, value, expected):
 
 
 def read_numbers(record, *names):
-    """{name: number} of a JSON object: an int where its LIMITS are whole, else a float. Raises
-    FieldError for a number that is missing or outside its LIMITS.
+    """Read the numbers of these names from a JSON object: {name: an int if its LIMITS are whole,
+    else a float}. Raises FieldError for a number that is missing or outside its LIMITS.
     """
     if not isinstance(record, dict):
         raise FieldError(f"{json.dumps(record):.40}: expected an object with {', '.join(names)}")
@@ -124,7 +124,7 @@ def read_numbers(record, *names):
 
 
 def read_edits(request, name):
-    """The list under "coins" or "changes" of a request (a dict); [] where the request has none.
+    """Read the list under "coins" or "changes" of a request (a dict); [] if the request has none.
     Raises FieldError for another value and for a list that is too long.
     """
     edits = request.get(name, [])
@@ -134,7 +134,7 @@ def read_edits(request, name):
 
 
 def parse(body):
-    """The Request in bytes of JSON. Raises FieldError for what the page does not send."""
+    """Parse the Request in bytes of JSON. Raises FieldError for what the page does not send."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -182,14 +182,18 @@ class Schedule:
 
 
 def progress_watcher(tell, n_tokens):
-    """Return a watcher for Run.finish, which calls it after every round. It calls tell(), or
-    tell(done=..., total=n_tokens), in tokens, if TELL_SECONDS have passed since the last such line.
+    """Return a watcher, a function that Run.finish calls after every round, and with None at the
+    end of the text.
+
+    Once in TELL_SECONDS it sends the number of tokens so far: tell(done=..., total=n_tokens).
+    In between it calls tell(), which only ends the run if the page has gone.
     """
     n_done, told_at = 0, time.monotonic()
 
-    def watch(this_round, *moment):
+    def watch(this_round, *seconds_and_rng):
         nonlocal n_done, told_at
-        n_done += len(this_round.tokens) if this_round else 0
+        if this_round:
+            n_done += len(this_round.tokens)
         now = time.monotonic()
         if now - told_at < TELL_SECONDS:
             tell()
@@ -236,7 +240,7 @@ def measure_pair(describe, pair, request, tell):
     target, draft = pair.target, pair.draft
     Ks = range(1, min(MAX_K, draft.max_draft_length(target)) + 1)
     turns = (tell() for _ in range(TURNS))
-    plain_seconds, costs_of_K = measure_costs(target, draft, GREEDY, Ks, ROUNDS, turns)
+    plain_seconds, costs_of_K = measure_costs_in_turns(target, draft, GREEDY, Ks, ROUNDS, turns)
 
     def never_decreasing(v_of_Ks):
         return list(accumulate([1.0, *v_of_Ks], max))
@@ -257,9 +261,9 @@ def measure_pair(describe, pair, request, tell):
 
 def tell_rules(describe, pair, request, tell):
     """Decode the text of a Request under every accept/reject rule. Sends the page a line for each
-    rule: {"row": a dict of page.rules.rule_rows, "done", "total": numbers of rules}. Returns {}.
+    rule: {"row": a dict of compare_rules, "done", "total": numbers of rules}. Returns {}.
     """
-    rows = rule_rows(request.config(), pair, request.to_prompt(pair), tell)
+    rows = compare_rules(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
         tell(row=row, done=n_done, total=len(ALL_RULES))
     return {}
@@ -278,9 +282,9 @@ def answers_of(describe, pair):
     return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}
 
 
-def finished_run(describe, pair, tell):
-    """Do the first run of the page and all that the page could ask about it. Returns the data of
-    the page.
+def compute_saved_page(describe, pair, tell):
+    """Compute all that a saved page shows: its first run, and all that it could ask about this run.
+    Returns the data of the page, a dict for page.report.page_of.
 
     The run is greedy, so that both texts are the same. A second one has random tokens; the rules
     are compared at its temperature.
@@ -292,7 +296,7 @@ def finished_run(describe, pair, tell):
     data["other"] = ANSWERS["race"](describe, pair, sampled, tell)
     data["costs"] = measure_pair(describe, pair, greedy, tell)
     data["rules"] = []
-    for row in rule_rows(sampled.config(), pair, sampled.to_prompt(pair), tell):
+    for row in compare_rules(sampled.config(), pair, sampled.to_prompt(pair), tell):
         data["rules"].append(row)
         tell(done=len(data["rules"]), total=len(ALL_RULES))
     return data

@@ -66,6 +66,7 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self):
+        """The address to open in a browser, with the token."""
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
     def server_close(self):
@@ -116,7 +117,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code, message=None, explain=None):
         """Answer with a status and one line. http.server calls this, too, for what it refuses."""
-        self.begin(code, "application/json")
+        self.begin_answer(code, "application/json")
         self.send_line(error=message or self.responses[code][0])
 
     def do_GET(self):
@@ -133,7 +134,7 @@ class Handler(BaseHTTPRequestHandler):
         except RequestError as error:
             self.send_error(error.status, str(error))
 
-    def begin(self, status, content_type):
+    def begin_answer(self, status, content_type):
         """Send the status (int) and the headers of an answer."""
         self.connection.settimeout(PATIENCE)
         self.send_response(status)
@@ -143,6 +144,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_line(self, **line):
+        """Send a line of JSON: the object of these fields."""
         self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def check_token(self, received, expected):
@@ -159,7 +161,7 @@ class Handler(BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         require(path == "/", 404, "not found: the page is at /")
         self.check_token(query, f"token={self.server.token}")
-        self.begin(200, "text/html")
+        self.begin_answer(200, "text/html")
         self.wfile.write(self.server.page)
 
     # ------------------------------------------------------------ what it asks
@@ -174,15 +176,15 @@ class Handler(BaseHTTPRequestHandler):
         answers = {f"/api/{name}": answer for name, answer in self.server.answers.items()}
         require(self.path in answers, 404, f"not found: expected {' or '.join(answers)}")
         try:
-            request = parse(self.body())
+            request = parse(self.read_body())
         except FieldError as error:
             raise RequestError(400, str(error)) from None
-        self.begin(200, "application/x-ndjson")
+        self.begin_answer(200, "application/x-ndjson")
         with self.server.model_lock:
-            self.tell(**self.last_line(answers[self.path], request))
+            self.tell(**self.compute_answer(answers[self.path], request))
 
-    def body(self):
-        """The bytes of the request's body. Raises RequestError unless there are as many as its
+    def read_body(self):
+        """Read the request's body, bytes. Raises RequestError unless there are as many as its
         Content-Length says, which is at most MAX_BYTES.
         """
         length = self.headers.get("Content-Length")
@@ -214,9 +216,9 @@ class Handler(BaseHTTPRequestHandler):
         if line:
             self.send_line(**line)
 
-    def last_line(self, answer, request):
-        """Call answer(request, tell). Returns the last line: {"result"}, or {"error"} if it failed.
-        Raises ConnectionError and TimeoutError: then nobody waits for a line.
+    def compute_answer(self, answer, request):
+        """Call answer(request, tell). Returns the last line of the answer, {"result"}, or {"error"}
+        if the call failed. Raises ConnectionError and TimeoutError: then nobody waits for a line.
         """
         try:
             return {"result": answer(request, self.tell)}

@@ -18,7 +18,7 @@ from proving.patching import apply_mistake
 from utils import get_backend, random_model
 
 TOY_PROMPT = [1, 0]
-TOY_END = 2
+TOY_END = 2  # the token that ends a text
 
 # ---------------------------------------------------------------- the toy pair
 

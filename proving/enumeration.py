@@ -1,11 +1,11 @@
 """The exact distribution of a decoding loop: every text it can end in, with its probability,
 computed without sampling.
 
-Every random choice in the code is made by one object, a sampling.Rng. Another one in its place
-takes each branch in turn and multiplies its probability, so the real loop runs through every
+Every random choice in the code is made by one object, a sampling.Rng. An EnumeratingRng in its
+place takes each branch in turn and multiplies its probability, so the real loop runs through every
 possible history. The result is compared with the target's own distribution, computed by the chain
-rule: no statistics, an error of 1e-12 at most. It is feasible for a vocabulary of three tokens and
-a text of four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
+rule: no statistics, an error of 1e-12 at most. This is feasible for a vocabulary of three tokens
+and a text of four. The proofs (tests/test_exact.py) and the museum of mistakes share it.
 """
 
 from collections import defaultdict
@@ -15,9 +15,9 @@ import numpy as np
 import sampling
 
 MAX_BRANCHES = 200_000  # of one function: half a minute
-# the first branches are run again, to see whether they do the same
-N_REPEATED = 10  # branches
-N_RUNS = 6  # of each of these
+# to see whether a function does the same again:
+N_REPEATED = 10  # branches that are run again
+N_RUNS = 6  # of each of these branches
 
 
 class WrongAnswer(AssertionError):
@@ -58,10 +58,11 @@ class EnumeratingRng:
         return options[option]
 
     def sample(self, p):  # [n_vocab] -> token
+        """Choose a token of the distribution p. Adds to the trail, like `choose`."""
         return self.choose(p)
 
     def accept(self, ratio):
-        """A biased coin: True with probability min(1, ratio)."""
+        """Toss a coin: True with probability min(1, ratio). Adds to the trail, like `choose`."""
         p_true = min(ratio, 1)
         return self.choose([1 - p_true, p_true]) == 1
 

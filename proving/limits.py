@@ -102,13 +102,13 @@ def with_counted_calls(function, call_numbers):
     call_numbers: an iterator 1, 2, ..., shared by all functions whose calls are counted together
     """
 
-    def counted_function(*arguments):
+    def counted_function(*arguments, **named_arguments):
         """Count the call, and call the function while the caller has no deadline."""
         if next(call_numbers) > MAX_CALLS:
             raise WrongAnswer(f"it does not end: {MAX_CALLS} calls of what it is given")
         callers_deadline = set_deadline(None)
         try:
-            return function(*arguments)
+            return function(*arguments, **named_arguments)
         finally:
             if callers_deadline is not None:  # None if nothing limits the caller
                 set_deadline(time.monotonic() + MAX_SECONDS)

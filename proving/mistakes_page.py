@@ -86,8 +86,7 @@ STORIES = {
     ),
     "draft-noise-again": Story(
         symptom="none that a reader would see, and as many drafted tokens are accepted as should "
-        "be. Some replacements come out too often: those that the number which chose the rejected "
-        "token chooses, too.",
+        "be. But some replacements come out too often, and others too rarely.",
         cause="one random number chooses the drafted token and, if that is rejected, its "
         "replacement. The proof needs a replacement that is independent of the noise that made "
         "the draft. In vLLM both took their noise from one place of a random stream.",

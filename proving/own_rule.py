@@ -14,7 +14,9 @@ from functools import cache, partial
 
 from checkpoints.errors import SettingError
 from proving.distance import (
+    TOY_END,
     TOY_PROMPT,
+    ends_at_toy_end,
     row_function,
     toy_distributions,
     toy_functions,
@@ -30,7 +32,7 @@ from proving.verdict import (
     enumerate_round,
     expected_kept,
     require_rule_result,
-    to_whole_numbers,
+    to_tokens,
 )
 from sampling import Rng
 
@@ -58,9 +60,9 @@ class ReaderModule:
         self.name, self.namespace = name, load_namespace(name)
 
     @contextmanager
-    def answer(self, exercise):
-        """A context that gives the reader's function for an exercise, with limits. An error in the
-        context becomes a SettingError that names the reader's line.
+    def guard(self, exercise):
+        """Give a `with` block the reader's function for an exercise, with limits. An error in the
+        block becomes a SettingError that names the reader's line.
 
         exercise: the name of the function, such as "verify_7"
         Raises Unwritten if the function is missing, or raises NotImplementedError.
@@ -99,7 +101,7 @@ class ReaderModule:
             """
             rng = CheckedRng(rng)
             # the check is inside, so that its WrongAnswer becomes a SettingError, too
-            with self.answer(EXERCISES[verification]) as verify:
+            with self.guard(EXERCISES[verification]) as verify:
                 # copies, because the Round keeps p and q
                 result = verify(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
                 return require_rule_result(result, len(draft), p.shape[-1])
@@ -114,7 +116,7 @@ class ReaderModule:
         ids: the prompt, a list. end: the token that ends a text
         """
         rng = CheckedRng(rng)
-        with self.answer("speculative_9") as speculative:
+        with self.guard("speculative_9") as speculative:
             expected = f"a list of tokens, each below {n_vocab}"
             # a copy, because a wrong loop may append to ids
             result = speculative(
@@ -122,25 +124,22 @@ class ReaderModule:
             )
             if not isinstance(result, list):
                 raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            text = tuple(to_whole_numbers(result, expected))
-            if not all(0 <= token < n_vocab for token in text):
-                raise WrongAnswer(f"it returns {result!r}, expected {expected}")
-            return text
+            return tuple(to_tokens(result, n_vocab, expected))
 
-    def rule_figures(self, verification):
+    def enumerate_rule(self, verification):
         """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
 
             rule_distance: the total variation distance of its texts from the target's
-            rule_keeps: {"drafted": K_KEPT, and the mean number of these tokens that this rule keeps
-                ("kept"), sampling.verify ("by_verify"), an exact rule at most ("most")}
+            rule_keeps: {"drafted": K_KEPT; the mean numbers of these tokens that are kept by this
+                rule, "kept"; by sampling.verify, "by_verify"; by an exact rule at most, "most"}
 
         verification: "token" or "block"
         Raises SettingError if the rule fails.
         """
         rule = self.rule(verification)
-        target, draft_model = toy_round_models(3, K_KEPT)
+        target, draft_model = toy_functions(CASES["block"], K_KEPT + 1)
         # errors of the enumeration itself, such as too many branches, become SettingErrors, too
-        with self.answer(EXERCISES[verification]):
+        with self.guard(EXERCISES[verification]):
             _, n_kept = enumerate_round(rule, target, draft_model, K_KEPT)
             # of whole texts, as for a mistake
             distance = total_variation(*toy_distributions(CASES[verification], rule=rule))
@@ -158,31 +157,25 @@ class ReaderModule:
             },
         }
 
-    def loop_distance(self):
+    def enumerate_loop(self):
         """Run the reader's speculative_9 through every random choice, on the toy pair. Returns the
         total variation distance of its texts from the target's, None if speculative_9 is still to
         be written. Raises SettingError if it fails.
         """
         case = CASES["token"]
-        target, draft_model = toy_pair(case.toy_n_free, case.toy_draft_seed)
-        run = partial(
-            self.run_loop,
-            target.config.n_vocab,
-            row_function(target, case.to_probs),
-            row_function(draft_model, case.to_probs),
-            TOY_PROMPT,
-            case.toy_n_tokens,
-            case.toy_K,
-        )
+        pair = toy_pair(case.toy_n_free, case.toy_draft_seed)
+        models = [row_function(model, case.to_probs) for model in pair]
+        n_vocab, n_tokens, K = pair[0].config.n_vocab, case.toy_n_tokens, case.toy_K
+        run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=TOY_END)
         try:
-            with self.answer("speculative_9"):
+            with self.guard("speculative_9"):
                 texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:
             return None
-        target_texts = chain_rule(target, TOY_PROMPT, case.toy_n_tokens, case.to_probs)
+        target_texts = chain_rule(pair[0], TOY_PROMPT, n_tokens, case.to_probs, ends_at_toy_end)
         return total_variation(texts, target_texts)
 
-    def loop_text(self, config, pair, prompt):
+    def write_text(self, config, pair, prompt):
         """Write up to N_LOOP tokens with the reader's speculative_9: {"text": str, "token_ids":
         list}. None if the draft is no model that runs alone, or if the context has no place for a
         token. Raises SettingError if speculative_9 fails.
@@ -197,17 +190,9 @@ class ReaderModule:
         n_tokens = min(N_LOOP, config.n_tokens, n_ctx - len(prompt.ids) - K)
         if n_tokens < 1:
             return None
-        tokens = self.run_loop(
-            encoder.n_vocab,
-            row_function(target, config.to_probs),
-            row_function(draft_model, config.to_probs),
-            prompt.ids,
-            n_tokens,
-            K,
-            Rng(prompt.seed),
-            encoder.end_of_text,
-        )
-        ids = list(tokens)
+        models = [row_function(model, config.to_probs) for model in (target, draft_model)]
+        rng, end = Rng(prompt.seed), encoder.end_of_text
+        ids = list(self.run_loop(encoder.n_vocab, *models, prompt.ids, n_tokens, K, rng, end))
         return {"text": encoder.decode(encoder.without_end(ids)), "token_ids": ids}
 
 
@@ -238,20 +223,13 @@ def print_to_stderr(*values, **options):
     print(*values, **{"file": sys.stderr, **options})
 
 
-def toy_round_models(n_vocab, K):
-    """[target, draft model] of a toy pair, both functions from a text, a tuple of tokens, to the
-    distribution of its next token, [n_vocab]. Their context has room for K + 1 tokens of a text.
-    """
-    return toy_functions(CASES["block"], K + 1, n_vocab)
-
-
 def round_distance(rule, n_vocab, K):
     """Enumerate one round of K drafted tokens on a toy pair, and let the target complete its texts
     to K + 1 tokens. Returns their total variation distance from the target's own texts.
 
     rule: as ReaderModule.rule returns it. Raises SettingError if it fails
     """
-    target, draft_model = toy_round_models(n_vocab, K)
+    target, draft_model = toy_functions(CASES["block"], K + 1, n_vocab)
     round_texts, _ = enumerate_round(rule, target, draft_model, K)
     texts = complete_texts(round_texts, target, K + 1)
     target_texts = complete_texts({(): 1.0}, target, K + 1)
@@ -260,14 +238,14 @@ def round_distance(rule, n_vocab, K):
 
 @cache
 def examine_rule(name, verification):
-    """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, its
-    rule_figures, its loop_distance), and keeps them for the next call. Raises SettingError if the
-    module, the rule or the loop fails.
+    """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, what its
+    enumerate_rule and its enumerate_loop return), and keeps all three for the next call. Raises
+    SettingError if the module, the rule or the loop fails.
 
     name: as for ReaderModule. verification: "token" or "block"
     """
     module = ReaderModule(name)
-    return module, module.rule_figures(verification), module.loop_distance()
+    return module, module.enumerate_rule(verification), module.enumerate_loop()
 
 
 def load_rule(name, verification):
@@ -284,16 +262,16 @@ def load_rule(name, verification):
 
 def measure_rule(name, verification, config, pair, prompt):
     """Measure a reader's rule and loop. Returns entries of the JSON object, a dict: those of
-    ReaderModule.rule_figures, and own_loop, {"text", "token_ids", "distance"}: a text that the loop
-    writes after the prompt, and its distance on the toy pair. own_loop is None if there is no loop
-    or no text. Raises SettingError if the module, the rule or the loop fails.
+    ReaderModule.enumerate_rule, and own_loop, {"text", "token_ids", "distance"}: a text that the
+    loop writes after the prompt, and its distance on the toy pair. own_loop is None if there is no
+    loop or no text. Raises SettingError if the module, the rule or the loop fails.
 
     name, verification: as for load_rule. config: a GenerationConfig. pair: a Pair. prompt: a Prompt
     """
     module, figures, loop_distance = examine_rule(name, verification)
     own_loop = None
     if loop_distance is not None:
-        own_loop = module.loop_text(config, pair, prompt)
-    if own_loop is not None:
-        own_loop = own_loop | {"distance": loop_distance}
+        own_loop = module.write_text(config, pair, prompt)
+    if own_loop:
+        own_loop["distance"] = loop_distance
     return figures | {"own_loop": own_loop}

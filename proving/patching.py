@@ -49,8 +49,8 @@ def changed_lines(function, pieces):
 
 @contextmanager
 def apply_mistake(mistake):
-    """A context in which the code makes a Mistake, for every caller and in every thread. NumPy's
-    warnings are off in it. Raises LookupError if the code to change is not there.
+    """Make a Mistake in the code while a `with` block runs, for every caller and in every thread.
+    NumPy's warnings are off in the block. Raises LookupError if the code to change is not there.
     """
     right_code, wrong_code = {}, {}
     for function, pieces in mistake.changes.items():

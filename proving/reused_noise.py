@@ -13,8 +13,8 @@ from proving.enumeration import EnumeratingRng
 
 
 def sample_and_keep(rng, p):  # [n_vocab] -> token
-    """A token sampled from p. Appends the number that chose the token to the list rng.kept, which
-    the first call adds to rng.
+    """Sample a token from p, and append the number that chose it to the list rng.kept, which the
+    first call adds to rng.
 
     In an enumeration every number of the token's interval could have chosen it: the interval,
     (begin, end), is appended.
@@ -31,8 +31,8 @@ def sample_and_keep(rng, p):  # [n_vocab] -> token
 
 
 def sample_again(rng, n_back, p):  # [n_vocab] -> token
-    """A token sampled from p with a number of sample_and_keep: of the last call for n_back = 1, of
-    the call before for 2, and so on.
+    """Sample a token from p with a number that sample_and_keep has kept: the last number for
+    n_back = 1, the number before for 2, and so on.
     """
     number = rng.kept[-n_back]
     if not isinstance(rng, EnumeratingRng):

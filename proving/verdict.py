@@ -26,7 +26,9 @@ class CheckedRng:
         self.rng, self.samples = rng, []
 
     def sample(self, p):  # [n_vocab] -> token
-        """A token sampled from p. Raises WrongAnswer if p is no distribution."""
+        """Sample a token from p, and add both to `samples`. Raises WrongAnswer if p is no
+        distribution.
+        """
         p = to_array(p, f"sample({p!r}): expected probabilities")
         if p.ndim != 1:
             raise WrongAnswer(f"sample of an array of shape {p.shape}: expected one row")
@@ -37,7 +39,9 @@ class CheckedRng:
         return token
 
     def accept(self, ratio):
-        """True with probability min(1, ratio). Raises WrongAnswer if ratio is below 0."""
+        """Toss a coin: True with probability min(1, ratio). Raises WrongAnswer if ratio is no
+        number of 0 or more.
+        """
         problem = f"accept({ratio!r}): expected a number of 0 or more"
         ratio = to_array(ratio, problem)
         if ratio.size != 1 or not ratio >= 0:
@@ -46,8 +50,8 @@ class CheckedRng:
 
 
 def to_array(numbers, problem):
-    """A number, or a nested sequence of numbers, as an array of floats. Raises WrongAnswer(problem)
-    if that is impossible.
+    """Convert a number, or a nested sequence of numbers, to an array of floats. Raises
+    WrongAnswer(problem) if that is impossible.
     """
     try:
         return np.array(numbers, float)
@@ -56,7 +60,7 @@ def to_array(numbers, problem):
 
 
 def to_whole_numbers(result, expected, event="it returns"):
-    """The result as a list of ints. Raises WrongAnswer if it is no sequence of whole numbers.
+    """Convert a sequence of whole numbers to a list of ints. Raises WrongAnswer for anything else.
 
     expected, event: text for the message "EVENT result, expected EXPECTED"
     """
@@ -64,6 +68,17 @@ def to_whole_numbers(result, expected, event="it returns"):
         return [operator.index(number) for number in result]
     except TypeError:
         raise WrongAnswer(f"{event} {result!r}, expected {expected}") from None
+
+
+def to_tokens(result, n_vocab, expected):
+    """The result as a list of ints. Raises WrongAnswer if it is no sequence of tokens.
+
+    n_vocab: each token is below it. expected: text for the message, as in to_whole_numbers
+    """
+    tokens = to_whole_numbers(result, expected)
+    if not all(0 <= token < n_vocab for token in tokens):
+        raise WrongAnswer(f"it returns {result!r}, expected {expected}")
+    return tokens
 
 
 def require_rule_result(result, n_drafted, n_vocab):
@@ -165,8 +180,8 @@ def complete_texts(texts, target, n_tokens, end=None):
 
 
 def next_token_rows(texts, n_vocab):
-    """The distribution of what follows each beginning of a text: {beginning, a tuple: [n_vocab +
-    1]}. The last entry is the probability that the text ends there.
+    """What follows each beginning of a text: {beginning, a tuple: [n_vocab + 1], the joint
+    probability of the beginning and each next token}. The last entry is that of the text's end.
 
     texts: {text, a tuple of tokens: probability}
     """
@@ -175,14 +190,13 @@ def next_token_rows(texts, n_vocab):
         for n, token in enumerate(text):
             rows[text[:n]][token] += probability
         rows[text][n_vocab] = probability
-    # up to here rows hold joint probabilities; leave out beginnings that only rounding makes
-    return {text: row / row.sum() for text, row in rows.items() if row.sum() > 1e-12}
+    return rows
 
 
 def describe_first_error(texts, right):
     """The first difference of two distributions {text: probability}, in words: the shortest
     beginning of a text whose next token has a wrong distribution. Of several of that length, the
-    one with the largest error. None if no distribution differs by more than 1e-9.
+    one where it matters most. None if no probability is wrong by more than ROUNDING.
 
     texts, right: {text, a tuple of tokens: probability}, of an answer and of the target
     """
@@ -192,7 +206,7 @@ def describe_first_error(texts, right):
         beginning: abs(rows[beginning] - right_rows[beginning]).max()
         for beginning in rows.keys() & right_rows.keys()
     }
-    wrong = [beginning for beginning, error in errors.items() if error > 1e-9]
+    wrong = [beginning for beginning, error in errors.items() if error > ROUNDING]
     if not wrong:
         return None
     # the beginning itself decides between equal errors
@@ -204,15 +218,13 @@ def describe_first_error(texts, right):
 
 
 def format_row(row):
-    """A row of next_token_rows as text.
+    """The distribution of the next token as text, from a row of next_token_rows.
 
-    >>> format_row([0.5, 0.25, 0.25])
+    >>> format_row(np.array([0.25, 0.125, 0.125]))
     '[0.5, 0.25] and P(end) 0.25'
     """
-    p, p_end = row[:-1], row[-1]
-    if p_end == 0:
-        return format_probs(p)
-    return f"{format_probs(p)} and P(end) {p_end:.4g}"
+    *p, p_end = row / row.sum()
+    return format_probs(p) + (f" and P(end) {p_end:.4g}" if p_end else "")
 
 
 def format_probs(p):

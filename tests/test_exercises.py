@@ -118,10 +118,8 @@ def test_all_bugs_are_listed():
 @pytest.mark.parametrize("line", ["0", "999"])
 def test_a_line_that_does_not_exist_is_refused(line):
     done = python("-m", "exercises.bugs", "2", line)
-    assert (done.returncode, done.stdout) == (
-        2,
-        "",
-    ) and f"line {line}: expected 1 to" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"line {line}: expected 1 to" in done.stderr
 
 
 def test_the_lines_that_the_pages_ask_for_exist():

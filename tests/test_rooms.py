@@ -105,7 +105,7 @@ def test_a_folder_is_small_and_its_init_holds_no_logic(folder):
 
 PLAIN = """
 import sys, main
-assert main.main(["--json", "--kernels=plain", "--n_tokens_to_generate=3"]) == 0
+assert main.main(["--json", "--n_tokens_to_generate=3"]) == 0
 print(*(getattr(module, "__file__", None) for module in sys.modules.values()), sep="\\n")
 """
 

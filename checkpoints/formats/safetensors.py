@@ -51,9 +51,9 @@ def read_header(path):
         raise InputError(f"{path}: is truncated or no safetensors file; fetch it again") from None
 
 
-def shards(path):
+def read_shard_paths(path):
     """Read a model.safetensors.index.json, and return {name of a tensor: Path of its file}. Raises
-    InputError if a file is not beside the index.
+    InputError unless every file that it names is a .safetensors file in the index's own folder.
     """
     names = read_json(path).get("weight_map")
     is_valid = isinstance(names, dict) and all(
@@ -73,7 +73,7 @@ def read_sharded(path):
 
     path: of its model.safetensors.index.json
     """
-    file_of = shards(path)
+    file_of = read_shard_paths(path)
     tables = {file: read_table(file) for file in {*file_of.values()}}
     try:
         return {name: tables[file][name] for name, file in file_of.items()}

@@ -66,7 +66,7 @@ class Tensor:
             )
         return array
 
-    def checksum(self):
+    def compare_checksum(self):
         """Compare the bytes with the checksum that the file states. Returns "right", "wrong", "none
         stated", or "unknown" if google-crc32c, which computes it, is not installed.
         """
@@ -81,7 +81,7 @@ class Tensor:
 
 
 def require_contiguous(path, tensors, begin=0):
-    """Raises InputError unless these Tensors fill the file at a Path from byte `begin` to its end:
+    """Raise InputError unless these Tensors fill the file at a Path from byte `begin` to its end:
     no gap, no overlap, and each in exactly the bytes that its shape and dtype take.
     """
     end = begin

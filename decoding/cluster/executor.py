@@ -5,7 +5,8 @@ over prompts is written once, for one machine and for many. In this process, an 
 on a cluster, the error is recorded, and the other prompts go on.
 """
 
-from decoding.cluster.failed import require_no_failures
+from checkpoints.errors import InputError, abbreviated, plural
+from decoding.cluster.failed import Failed
 
 
 class Local:
@@ -17,9 +18,9 @@ class Local:
         self.models = spec.load(download=download)
         self.kernels = spec.kernels_in(self.models)
 
-    def run(self, function, items, failed, group_size=1, name=str):
+    def run(self, function, items, group_size):
         """Call function(models, items) once, with LoadedModels and all items, and return its
-        results. An error of an item is raised. Only Cluster.run uses the other parameters.
+        results. An error of an item is raised. Only Cluster.run uses group_size.
         """
         return function(self.models, items)
 
@@ -42,18 +43,25 @@ def new_executor(cluster, spec, download=False):
     return Cluster(cluster, spec, download)
 
 
-def run_prompts(executor, function, prompts, group_size):
-    """Yield the result of each Prompt, in order; on a cluster, a Failed for a prompt that failed.
-    If there were any, raises InputError at the end. In this process, raises the error at once.
+def run_prompts(executor, function, items, group_size, name):
+    """Yield the result of each item, in order; on a cluster, a Failed for an item that failed. If
+    there were any, raises InputError at the end. In this process, raises the error at once.
 
     executor: a Local or Cluster, whose `with` block this enters and leaves
-    function: called as function(models, prompts), with group_size Prompts at a time on a cluster
-        and with all of them here; returns one result for each
+    function: called as function(models, items), with group_size items at a time on a cluster and
+        with all of them here; returns one result for each
+    items: a list with an item for each prompt; name: a function item -> str, for messages
     """
-    if not prompts:
+    if not items:
         return
-    failed = {}  # {name of a prompt: reason}
-    name = lambda prompt: f"prompt {prompt.number}"
+    reasons = []
     with executor:
-        yield from executor.run(function, prompts, failed, group_size, name)
-    require_no_failures(failed)
+        # the results come first in zip, because Cluster.run prints a note behind the last one
+        for result, item in zip(executor.run(function, items, group_size), items):
+            if isinstance(result, Failed):
+                reasons.append(f"{name(item)}: {result.reason}")
+            yield result
+    if reasons:
+        advice = "the others are done, give the same command to try these again"
+        failed = plural(len(reasons), "prompt")
+        raise InputError(f"{failed} failed: {abbreviated(reasons)}; {advice}")

@@ -2,6 +2,7 @@
 of the prompts.
 """
 
+import asyncio
 import logging
 import pickle
 import re
@@ -10,10 +11,17 @@ import time
 import uuid
 from collections import Counter, deque
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
 
+import numpy as np
+
+from backends.kernels import choose_kernels
 from checkpoints.errors import InputError, note, plural
 from decoding.cluster.failed import Failed
+from decoding.load import LoadedModels
+from gpt2 import Config
+from utils import find_sources
 
 try:
     import cloudpickle
@@ -23,7 +31,6 @@ try:
         Client,
         KilledWorker,
         LocalCluster,
-        TimeoutError,
         as_completed,
         get_worker,
     )
@@ -43,12 +50,19 @@ MAX_TRIES = 3  # of a group whose local worker dies; a running scheduler has its
 UNREACHABLE = (CancelledError, OSError, RuntimeError)  # raised where the scheduler is gone
 
 
+@dataclass(frozen=True)
+class ModelStub:
+    """Stands for a Model whose weights are only in the workers: has its Config alone."""
+
+    config: Config
+
+
 class Cluster:
     """An executor on the workers of a Dask cluster, to be used in a `with` block. Raises InputError
     if the address or the models cannot be used.
 
     spec: the ModelSpec that the workers load
-    models: LoadedModels of a ModelStub, for this process
+    models: LoadedModels of a ModelStub and the encoder, to prepare prompts with
     machines: {machine, in words: its number of workers}; kernels: as ModelSpec.kernels_in. Both are
         known in the `with` block.
     """
@@ -56,7 +70,9 @@ class Cluster:
     def __init__(self, address, spec, download=False):
         self.address, self.spec = address, spec
         self.n_local = count_local_workers(address)
-        self.models = spec.load_stub(download)
+        sources = spec.sizes, spec.models_dir, spec.weights, download
+        self.configs, _, encoder = find_sources(*sources)
+        self.models = LoadedModels(ModelStub(self.configs[0]), {}, encoder)
         self.name = f"speculation-{uuid.uuid4().hex}"
 
     def __enter__(self):
@@ -87,7 +103,7 @@ class Cluster:
                 address = stack.enter_context(start_workers(self.n_local))
             client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
-        except (TimeoutError, OSError, ValueError, RuntimeError) as error:
+        except (asyncio.TimeoutError, OSError, ValueError, RuntimeError) as error:
             reason = str(error).partition("\n")[0]
             expected = "expected a running scheduler with workers"
             if self.n_local:
@@ -101,7 +117,8 @@ class Cluster:
         """Let every worker load the models, and set `machines` and `kernels`. Prints a note if some
         workers cannot take part; raises InputError if none can.
         """
-        payload = self.spec, self.spec.choose_kernels(), worker.fingerprints(self.spec)
+        choices = choose_kernels_once(self.spec, self.configs)
+        payload = self.spec, choices, worker.fingerprints(self.spec)
         cloudpickle.register_pickle_by_value(worker)
         loader = worker.Loader(self.name, pickle.dumps(payload))
         try:
@@ -129,20 +146,18 @@ class Cluster:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, about in workers.items() if self.name in about["resources"]]
 
-    def run(self, function, items, failed, group_size=1, name=str):
+    def run(self, function, items, group_size):
         """Yield the result of each item, in the order of the items, or a Failed. If none failed,
         prints the seconds and the workers at the end. Raises InputError if the scheduler is gone.
 
         function: called by a worker as function(models, items), with a list of group_size items at
             a time; returns one result for each
-        failed: a dict that is filled with {name(item): reason}; name: a function item -> str
         """
-        begin = time.monotonic()
-        for item, result in zip(items, self.results(function, items, group_size)):
-            if isinstance(result, Failed):
-                failed[name(item)] = result.reason
+        begin, n_failed = time.monotonic(), 0
+        for result in self.results(function, items, group_size):
+            n_failed += isinstance(result, Failed)
             yield result
-        if items and not failed:
+        if not n_failed:
             workers = ", ".join(f"{n} x {machine}" for machine, n in self.machines.items())
             seconds = f"{time.monotonic() - begin:.1f} s"
             note(f"{plural(len(items), 'prompt')} in {seconds}, workers: {workers}")
@@ -200,6 +215,15 @@ class Cluster:
         task = work, self.name, job, GROUP_TIMEOUT
         # only workers that have loaded the models have the resource of this name
         return self.client.submit(*task, pure=False, resources={self.name: 1})
+
+
+def choose_kernels_once(spec, configs):
+    """Time kernels here, for all workers: {Config: {Weight: Kernel}}, for [Config] of the models of
+    a ModelSpec; {} if its backend or its kernels leave no choice.
+    """
+    if (spec.backend, spec.kernels) != ("numpy", "auto"):
+        return {}
+    return {config: choose_kernels(config, np.float32, exact=spec.exact) for config in configs}
 
 
 def collect_results(future, items):

@@ -43,7 +43,7 @@ class Loader(WorkerPlugin):
     A worker that has the models announces a resource of the plugin's name. Groups of prompts ask
     for this resource: so Dask gives them to no other worker, and one at a time.
 
-    payload: pickled (ModelSpec, what its choose_kernels returned, the fingerprints to have)
+    payload: pickled (ModelSpec, {Config: {Weight: Kernel}} to use, the fingerprints to have)
     models: LoadedModels; description: (machine, kernels of the models), both in words. Both are
         there once the worker has loaded the models.
     """

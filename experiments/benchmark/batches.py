@@ -7,9 +7,8 @@ from functools import partial
 import numpy as np
 
 from cli.values import check_length
-from decoding.batching import require_cache_memory
+from decoding.batching import decode_together, require_cache_memory
 from decoding.streams import Purpose, stream
-from decoding.together import map_together
 from experiments.benchmark.comparison import PLAIN, measure_in_turns
 
 N_RANDOM = 13  # tokens of a random prompt
@@ -71,11 +70,11 @@ def measure_batch(comparison, variant, prompts, seed):
     """
     runs = []
     for i, ids in enumerate(prompts):
-        # The number of a text decides its random numbers. A batch is as slow as its slowest text:
-        # with synthetic acceptance, all texts accept alike.
+        # The number of a text decides its random numbers. With synthetic acceptance all texts get
+        # the same, so that all accept alike: one unlucky text would slow the whole batch.
         number = i if comparison.acceptance_probability is None else 0
         runs.append(comparison.run_of(variant, seed, number, ids=ids))
-    timings = [*map_together(time_rounds, runs)]
+    timings = decode_together(time_rounds, runs)  # [(seconds, target passes)]
     slowest = max(seconds for seconds, _ in timings)
     n_passes = sum(passes_of_text for _, passes_of_text in timings)
     n_tokens = len(prompts) * comparison.run.n_tokens

@@ -2,13 +2,12 @@
 
 import statistics
 
-from decoding.auto_k import measure_cost_parts
+from decoding.costs import measure_cost_parts
 from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
+from experiments.benchmark.tables import PAIR
 from experiments.progress import progress
 from sampling import RULES
-
-PAIR_COLUMNS = "draft", "target", "temperature", "verification"
 
 
 def measure_best_Ks(settings, models, target, rows):
@@ -53,7 +52,7 @@ def best_K(rows, costs):
         K, predicted_speedup = fastest_K(a, costs_of_K, h)
         c, v = costs_of_K[K]
     return {
-        **{name: fastest[name] for name in PAIR_COLUMNS},
+        **{name: fastest[name] for name in PAIR},
         "acceptance_rate": a,
         "drafting_share": h,
         "draft_cost": c,

@@ -158,7 +158,7 @@ class Comparison:
         """Return the Run of a Variant.
 
         seed, prompt, repeat: three ints that decide its random numbers; prompt: the prompt's number
-        changes: {field of the Run: value} that differ from this Comparison's run
+        changes: fields of the Run that differ from this Comparison's run
         The first Run with K auto measures the costs of rounds, in about a second.
         """
         pair = replace(self.run.pair, draft=self.drafts.get(variant.draft))

@@ -16,7 +16,7 @@ def ratio(numerators, denominators):
     return sum(numerators) / total if total else None
 
 
-def interval(numerators, denominators):
+def ratio_interval(numerators, denominators):
     """Return [low, high], the 95 % interval of sum(numerators) / sum(denominators).
 
     numerators, denominators: lists with a number, 0 or more, for each prompt
@@ -109,7 +109,7 @@ class Estimate:
     interval_of: a function (numerators, denominators) that returns [low, high] or None
     """
 
-    def __init__(self, numerators, denominators, withheld=None, interval_of=interval):
+    def __init__(self, numerators, denominators, withheld=None, interval_of=ratio_interval):
         self.value = ratio(numerators, denominators)
         self.interval = interval_of(numerators, denominators)
         self.withheld = withheld
@@ -120,13 +120,13 @@ class Estimate:
         return None if self.withheld else self.value
 
 
-def estimate_columns(figures):
+def estimate_columns(estimates):
     """Return {column: published value} and "intervals": {column: [low, high] or None} in one dict.
 
-    figures: {column: Estimate}
+    estimates: {column: Estimate}
     """
-    published = {name: figure.published for name, figure in figures.items()}
-    intervals = {name: figure.interval for name, figure in figures.items()}
+    published = {name: estimate.published for name, estimate in estimates.items()}
+    intervals = {name: estimate.interval for name, estimate in estimates.items()}
     return published | {"intervals": intervals}
 
 

@@ -15,8 +15,8 @@ from tqdm import tqdm
 
 import gpt2
 from backends.before_numpy import N_THREADS
-from backends.machine import kernels_of
-from decoding.clock import CONTEXT_TOKENS
+from backends.kernels import kernels_of
+from decoding.costs import CONTEXT_TOKENS
 from decoding.streams import Purpose, stream
 from sampling import Rng, SamplingParams
 from utils import nothing_to_wait_for
@@ -81,7 +81,7 @@ def context_lengths(model, rows):
     return sorted({min(CONTEXT_TOKENS, longest), longest})
 
 
-def pass_functions(model, rows, past):
+def prepare_passes(model, rows, past):
     """Read `past` random tokens into a new cache. Returns {n: function()} for each n of the list
     `rows`: the function makes one pass over n tokens after these, as often as it is called.
     """
@@ -148,7 +148,7 @@ def measure_passes(model, rows, repeats):
     # memory and passes in turns, because other programs use the memory too
     functions = {"streaming": new_streaming_read(STREAMED_BYTES)}
     for past in context_lengths(model, rows):
-        for n, read_n_tokens in pass_functions(model, rows, past).items():
+        for n, read_n_tokens in prepare_passes(model, rows, past).items():
             functions[past, n] = read_n_tokens
     seconds = median_seconds(functions, repeats, synchronize)
     streaming = seconds.pop("streaming")

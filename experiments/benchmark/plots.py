@@ -8,6 +8,7 @@ from itertools import cycle
 
 from checkpoints.errors import InputError
 from checkpoints.output import create_atomically
+from experiments.benchmark.tables import PAIR
 
 try:
     import matplotlib.pyplot as plt
@@ -33,8 +34,7 @@ def group_rows_by_line(rows):
     """Group rows (dicts of the results) into the lines of the picture. Returns {legend entry: list
     of rows sorted by K}. An entry names only what differs between the rows: "eagle · T=1".
     """
-    columns = "draft", "target", "temperature", "verification"
-    differing = [name for name in columns if len({row[name] for row in rows}) > 1] or ["draft"]
+    differing = [name for name in PAIR if len({row[name] for row in rows}) > 1] or ["draft"]
     lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
         in_words = row | {"temperature": f"T={row['temperature']:g}"}

@@ -69,8 +69,9 @@ def start_ours(pair, run):
 
 
 # Each of the other programs is started by a function of three arguments. target: the folder of the
-# target's checkpoint. draft: that of the draft model, or None to decode without a draft. K: tokens
-# drafted per round. It returns a Program, and raises ImportError if the program is not installed.
+# target's checkpoint. draft: the draft model's folder, or None to decode without a draft. K: how
+# many tokens to draft per round. It returns a Program, and raises ImportError if the program is not
+# installed.
 
 
 def start_transformers(target: Path, draft: Path | None, K: int):
@@ -125,29 +126,28 @@ def start_openvino(target: Path, draft: Path | None, K: int):
     exact = {"INFERENCE_PRECISION_HINT": "f32", "KV_CACHE_PRECISION": "f32"}
     options = exact | {"INFERENCE_NUM_THREADS": N_THREADS}
 
-    def generate(pipeline, ids, n, K=None):
-        """Decode n tokens after ids. Returns OpenVINO's results object. K: None without a draft"""
+    def write(pipeline, n_drafted, ids, n):
+        """Decode n tokens after ids with an LLMPipeline. n_drafted: K, or 0 without a draft
+
+        Returns (list of new ids, number of target passes).
+        """
         settings = genai.GenerationConfig()
         settings.max_new_tokens = n
         settings.ignore_eos = True
         settings.do_sample = False
-        if K:
-            settings.num_assistant_tokens = K
-        return pipeline.generate(openvino.Tensor(np.array([ids])), settings)
-
-    def write_plain(pipeline, ids, n):
-        # each pass of the target writes one token
-        return list(generate(pipeline, ids, n).tokens[0]), n
-
-    def write_speculative(pipeline, ids, n):
-        results = generate(pipeline, ids, n, K)
-        metrics = results.extended_perf_metrics.main_model_metrics
-        return list(results.tokens[0]), len(metrics.raw_metrics.m_durations)
+        if n_drafted:
+            settings.num_assistant_tokens = n_drafted
+        results = pipeline.generate(openvino.Tensor(np.array([ids])), settings)
+        n_passes = n  # without a draft, a pass writes one token
+        if n_drafted:
+            metrics = results.extended_perf_metrics.main_model_metrics
+            n_passes = len(metrics.raw_metrics.m_durations)
+        return list(results.tokens[0]), n_passes
 
     with tempfile.TemporaryDirectory() as folder:
         write_openvino(target, f"{folder}/target")
         pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
-        decoders = {"plain": partial(write_plain, pipeline)}
+        decoders = {"plain": partial(write, pipeline, 0)}
         if draft:
             write_openvino(draft, f"{folder}/draft")
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
@@ -155,7 +155,7 @@ def start_openvino(target: Path, draft: Path | None, K: int):
             scheduler.cache_size = 1  # GB
             options |= {"draft_model": draft_model, "scheduler_config": scheduler}
             pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
-            decoders["speculative"] = partial(write_speculative, pipeline)
+            decoders["speculative"] = partial(write, pipeline, K)
     return Program("OpenVINO GenAI", versions("openvino-genai"), decoders)
 
 
@@ -165,47 +165,53 @@ def start_llama_server(target: Path, draft: Path | None, K: int):
     """
     import xllamacpp as llama
 
-    def start_server(target, draft=None):
-        """Start and return a llama.Server. target, draft: paths of GGUF files; draft is None to
-        decode without a draft.
-        """
-        params = llama.CommonParams()
-        params.model.path = target
-        params.n_parallel = 1
-        params.verbosity = 0
-        params.load_mode = llama.llama_load_mode.LLAMA_LOAD_MODE_NONE
-        params.cpuparams.n_threads = params.cpuparams_batch.n_threads = N_THREADS
-        if draft:
-            draft_model = llama.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
-            params.speculative.types = [draft_model]
-            settings = params.speculative.draft
-            settings.mparams.path = draft
-            settings.n_max = K
-            settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
-        return llama.Server(params)
-
-    def write(server, ids, n):
-        """Ask a running llama.Server for n tokens after ids, over HTTP.
-
-        Returns (list of new ids, number of target passes).
-        """
-        request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
-        request |= {"return_tokens": True, "cache_prompt": False}
-        address = f"{server.listening_address}/completion"
-        answer = requests.post(address, json=request, timeout=600).json()
-        # a pass of the target writes the drafts it accepts and one token of its own
-        return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)
-
     with tempfile.TemporaryDirectory() as folder:
         target_file, draft_file = f"{folder}/target.gguf", f"{folder}/draft.gguf"
         write_gguf(target, target_file)
-        decoders = {"plain": partial(write, start_server(target_file))}
+        server = llama.Server(server_params(llama, target_file))
+        decoders = {"plain": partial(ask_server, server)}
         if draft:
             write_gguf(draft, draft_file)
-            decoders["speculative"] = partial(write, start_server(target_file, draft_file))
+            server = llama.Server(server_params(llama, target_file, draft_file, K))
+            decoders["speculative"] = partial(ask_server, server)
     # a wheel is compiled for many machines: say which instructions it uses on this one
     system = llama.get_system_info().replace(" = 1", "").strip("CPU :|")
     return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", decoders)
+
+
+def server_params(llama, target, draft=None, K=0):
+    """Return the xllamacpp.CommonParams of a server that decodes one text at a time.
+
+    llama: the module xllamacpp; target, draft: paths of GGUF files, draft None to decode without a
+        draft; K: tokens drafted per round
+    """
+    params = llama.CommonParams()
+    params.model.path = target
+    params.n_parallel = 1
+    params.verbosity = 0
+    params.load_mode = llama.llama_load_mode.LLAMA_LOAD_MODE_NONE
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = N_THREADS
+    if draft:
+        draft_model = llama.common_speculative_type.COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE
+        params.speculative.types = [draft_model]
+        settings = params.speculative.draft
+        settings.mparams.path = draft
+        settings.n_max = K
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = N_THREADS
+    return params
+
+
+def ask_server(server, ids, n):
+    """Ask a running xllamacpp.Server over HTTP for n tokens after a list of token ids.
+
+    Returns (list of new ids, number of target passes).
+    """
+    request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
+    request |= {"return_tokens": True, "cache_prompt": False}
+    address = f"{server.listening_address}/completion"
+    answer = requests.post(address, json=request, timeout=600).json()
+    # a pass of the target writes the drafts it accepts and one token of its own
+    return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)
 
 
 PROGRAMS = {
@@ -257,8 +263,8 @@ def time_texts(write, prompts, n_tokens):
 
 
 def compare_programs(programs, prompts, run, repeats, seed):
-    """Time every decoder of every Program in turns. Returns a list of rows (dicts), one for each
-    decoder. Prints progress on stderr.
+    """Time every decoder of every Program in turns, `repeats` times each. Returns a list of rows
+    (dicts), one for each decoder. Prints progress on stderr.
 
     programs: a list; the first is this project, whose plain decoding all others are compared with
     prompts: a list of lists of ids; run: a Run, for its n_tokens; seed: of the order in each turn

@@ -11,7 +11,7 @@ import dataclasses
 import statistics
 
 from cli.values import AUTO
-from decoding.auto_k import MAX_K
+from decoding.costs import MAX_K
 from decoding.theory import speedup
 from experiments.benchmark.comparison import PLAIN, TIMED_PARTS, Measurement
 from experiments.benchmark.intervals import (
@@ -27,8 +27,6 @@ from experiments.benchmark.intervals import (
 
 MAX_COST_RATIO = 1.1  # times the verify cost: noise is small where the interval reaches no further
 LOOP_SHARE = 0.2  # share of repeated 8-grams from which a text counts as a loop
-
-
 NOTHING = Estimate([], [])  # of no prompts: its value is None
 
 
@@ -152,14 +150,15 @@ def measured_estimates(plain: list[Measurement], speculative: list[Measurement],
     }
 
 
-def rule_estimates(speculative: list[Measurement], by_token: list[Measurement]):
-    """Return {column: Estimate} of what a rule gains over the token rule, in time and in passes.
-
-    by_token: the Measurements of the same draft and K with the token rule, on the same prompts. If
-        it is empty, the values are None.
+def rule_estimates(variant, measurements):
+    """Return {column: Estimate} of what a Variant's rule gains over the token rule, in time and in
+    passes. The values are None if it is the token rule, or if the same draft and K were not
+    measured with the token rule. measurements: {variant: [Measurement of each prompt]}
     """
-    if not by_token:
+    token_variant = dataclasses.replace(variant, verification="token")
+    if variant == token_variant or token_variant not in measurements:
         return {"speedup_over_token": NOTHING, "tokens_per_pass_over_token": NOTHING}
+    speculative, by_token = measurements[variant], measurements[token_variant]
     in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(speculative))
     # both wrote equally many tokens, so the ratio of passes is that of tokens per pass
     passes_by_token = [len(measurement.rounds) for measurement in by_token]
@@ -180,19 +179,38 @@ def cost_estimates(plain: list[Measurement], speculative: list[Measurement]):
     return {"draft_cost": c, "verify_cost": v}
 
 
-def predict_speedup(K, h, a, c, v):
+def predict_speedup(K, h, estimates):
     """Return (the speedup that theory predicts, None), or (None, why there is no prediction).
 
-    K: a number or "auto"; h: the share of rounds with a draft; a: the acceptance rate or None
-    c, v: the Estimates of the costs of drafting a token and of a target pass over K + 1 rows
+    K: a number or "auto"; h: the share of rounds with a draft
+    estimates: {column: Estimate}, of which the acceptance rate and the two costs are used. The
+        costs have no value if no round drafted all K tokens; the verify cost may be withheld.
     """
+    a, c, v = (estimates[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
     if K == AUTO:
         return None, "K changes from round to round"
-    if None in (a, c.value, v.value):
+    if None in (a.value, c.value, v.value):
         return None, "no round drafted all K tokens"
     if v.withheld:
         return None, "v is withheld"
-    return speedup(a, K, c.value, v.value, h), None
+    return speedup(a.value, K, c.value, v.value, h), None
+
+
+def prediction_columns(K, h, estimates):
+    """Return ({column: value}, {column: why it is None}) of the speedup that theory predicts, and
+    of the measured speedup over it. Parameters as for predict_speedup.
+    """
+    predicted, why_unknown = predict_speedup(K, h, estimates)
+    measured = estimates["speedup_time"]
+    over_predicted = None
+    if measured.published and predicted:
+        over_predicted = measured.value / predicted
+    columns = {"predicted_speedup": predicted, "measured_over_predicted": over_predicted}
+    reasons = {
+        "predicted_speedup": why_unknown,
+        "measured_over_predicted": measured.withheld or why_unknown,
+    }
+    return columns, reasons
 
 
 def text_columns(plain: list[Measurement], speculative: list[Measurement]):
@@ -244,40 +262,27 @@ def result_row(variant, measurements, n_same=1, **about):
     """
     plain, speculative = measurements[PLAIN], measurements[variant]
     K = variant.K
-    by_token = []
-    if variant.verification != "token":
-        token_variant = dataclasses.replace(variant, verification="token")
-        by_token = measurements.get(token_variant, [])
-    figures = measured_estimates(plain, speculative, n_same) | rule_estimates(speculative, by_token)
-    figures |= cost_estimates(plain, speculative)
-
-    n_positions = MAX_K if K == AUTO else K
-    rounds = round_columns([measurement.rounds for measurement in speculative], n_positions)
-    n_rounds = sum(rounds["accepted_histogram"])
+    estimates = {
+        **measured_estimates(plain, speculative, n_same),
+        **rule_estimates(variant, measurements),
+        **cost_estimates(plain, speculative),
+    }
+    rounds = [measurement.rounds for measurement in speculative]
+    counts = round_columns(rounds, MAX_K if K == AUTO else K)
     h = None  # the share of rounds with a draft
     if K != AUTO:
         is_model = not speculative[0].is_lookup
-        h = drafting_share(is_model, K, rounds["drafted"], n_rounds)
-
-    a, c, v = (figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
-    predicted, why_unknown = predict_speedup(K, h, a.value, c, v)
-    measured = figures["speedup_time"]
-    measured_over_predicted = None
-    if measured.published and predicted:
-        measured_over_predicted = measured.value / predicted
-
-    withheld = {name: figure.withheld for name, figure in figures.items()}
-    withheld["predicted_speedup"] = why_unknown
-    withheld["measured_over_predicted"] = measured.withheld or why_unknown
+        h = drafting_share(is_model, K, counts["drafted"], sum(counts["accepted_histogram"]))
+    prediction, reasons = prediction_columns(K, h, estimates)
+    withheld = {name: estimate.withheld for name, estimate in estimates.items()} | reasons
     return {
         **dataclasses.asdict(variant),
         **about,
         **text_columns(plain, speculative),
-        **estimate_columns(figures),
+        **estimate_columns(estimates),
         "drafting_share": h,
-        "predicted_speedup": predicted,
-        "measured_over_predicted": measured_over_predicted,
-        **rounds,
+        **prediction,
+        **counts,
         "milliseconds_per_round": milliseconds_per_round(speculative),
-        "withheld": {name: why for name, why in withheld.items() if why},
+        "withheld": {name: reason for name, reason in withheld.items() if reason},
     }

@@ -109,9 +109,8 @@ def read_latencies(path, drafts, target, rule):
                 costs[row["K"]].append(c_and_v)
         points = {}
         for K in sorted(costs):
-            median_c = statistics.median(c for c, _ in costs[K])
-            median_v = statistics.median(v for _, v in costs[K])
-            points[K] = median_c, median_v
+            c, v = zip(*costs[K])
+            points[K] = statistics.median(c), statistics.median(v)
         pair = f"draft {draft} up to this K for {target or 'the target'}"
         latencies[draft] = Latency(points, f"{path} has no costs of {pair} with the {rule} rule")
     return latencies

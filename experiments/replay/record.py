@@ -14,8 +14,7 @@ from cli.flags import Machine, Sampling, Target, Workers, flag
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.runs import spec_from
-from decoding.cluster.executor import new_executor
-from decoding.cluster.failed import require_no_failures
+from decoding.cluster.executor import new_executor, run_prompts
 from decoding.run import Run
 from decoding.streams import Purpose, stream
 from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum
@@ -72,31 +71,29 @@ def record(settings: RecordSettings, output: LogFile):
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
         bar = tqdm(missing, desc="recording", unit=" texts", leave=False, disable=None)
-        with executor:
-            failed = {}
-            items = [(i, prompts[i]) for i in missing]
-            name_of_item = lambda item: f"prompt {item[0] + 1}"
-            function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
-            results = executor.run(function, items, failed, TEXTS_PER_TASK, name_of_item)
-            # in the order of the items; a text that failed is not written
-            for text, i in zip(results, bar):
-                lines.write(i, text)
-        require_no_failures(failed)
+        items = [(i, prompts[i]) for i in missing]
+        item_name = lambda item: f"prompt {item[0] + 1}"
+        function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
+        # in the order of the items; a text that failed is not written
+        texts = run_prompts(executor, function, items, TEXTS_PER_TASK, item_name)
+        for text, i in zip(texts, bar):
+            lines.write(i, text)
         lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")
 
 
 def record_texts(n_tokens, to_probs, seed, models, items):
-    """Decode a text of n_tokens after each prompt with the target of LoadedModels, and yield its
-    line of the log, a dict with a checksum.
+    """Decode n_tokens after each prompt with the target alone. Yield a line of the log for each, a
+    dict with a checksum.
 
-    to_probs: SamplingParams
-    items: [(number of the prompt, its token ids)]; the number and the seed decide random numbers
+    to_probs: SamplingParams, a function logits -> probabilities; models: LoadedModels
+    items: [(number of the prompt, its token ids)]; seed and number decide a text's random numbers
     """
+    target_alone = models.pair()
     for i, ids in items:
-        rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))
-        run = Run(models.pair(), ids, n_tokens, to_probs=to_probs, new_rng=rng)
+        rng = partial(Rng, stream(Purpose.TEXT, seed, i, 0))  # 0: the only repeat
+        run = Run(target_alone, ids, n_tokens, to_probs=to_probs, new_rng=rng)
         yield with_checksum(record_text(run))
 
 

@@ -66,7 +66,7 @@ class ReplaySettings(Machine, Verification, Folder):
         """Return the values of --K, a list of ints. Raises SettingError."""
         return parse_Ks(self.K)
 
-    def encoder(self):
+    def load_log_encoder(self):
         """Load the Encoder for the log of another program: of --tokenizer, else of the first draft
         model, or of 17M if no draft is a model. Raises InputError if its files are missing or
         damaged.
@@ -75,8 +75,8 @@ class ReplaySettings(Machine, Verification, Folder):
         name = self.tokenizer or (sizes[0] if sizes else "17M")
         return load_encoder(find_folder(name, self.models_dir))
 
-    def latencies(self, target):
-        """Return {name of a draft: Latency}, read from the file of --costs. Without this flag, each
+    def read_costs(self, target):
+        """Read the file of --costs. Returns {name of a draft: Latency}. Without this flag, each
         Latency has no points: no cost is known.
 
         target: the name of the log's target; None if the log does not state it
@@ -115,14 +115,14 @@ def replay(settings: ReplaySettings, output: Json):
     With --costs, it also projects the speedup.
     """
     Ks, seed, rule = settings.Ks(), settings.seed, settings.verification
-    log = read_log(settings.log, settings.encoder)
+    log = read_log(settings.log, settings.load_log_encoder)
     if settings.tokenizer and not log.foreign:
         problem = (
             f"{settings.tokenizer}: expected the log of another program, as this one holds token "
             "ids already; leave it out"
         )
         raise SettingError("tokenizer", problem)
-    latencies = settings.latencies(log.target)
+    latencies = settings.read_costs(log.target)
     rows = []
     for name, draft in load_drafts(settings, log).items():
         rows += replay_draft(name, draft, log, Ks, seed, latencies[name], rule)

@@ -17,6 +17,7 @@ the target that predicts this text:
 """
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -58,8 +59,8 @@ class RecordedTarget:
 
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the token rule accepts, if the text is the recorded
-    one. Each token is decided by its own coin, a random number from 0 to 1.
+    """Return which drafted tokens of a round the token rule accepts, given that the text goes on as
+    it was recorded. Each token is decided by its own coin, a random number from 0 to 1.
 
     ratios: q(x) / p(x) of the recorded tokens x
     """
@@ -67,10 +68,10 @@ def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
 
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the block rule accepts, if the text is the recorded
-    one. The first coin decides all. Parameters as for accepted_by_token.
+    """Return which drafted tokens of a round the block rule accepts, given that the text goes on as
+    it was recorded. The first coin decides all. Parameters as for accepted_by_token.
     """
-    # token t: the smallest product of the first 1, ..., t ratios (coins are below 1)
+    # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -120,41 +121,27 @@ def measure_ratios(model, text, to_probs):  # -> [n]
     return q[np.arange(n), text.tokens[:n]] / text.p[:n]
 
 
-class ReplayedDraft:
-    """A Draft that is tried on the texts of a Log. rule: "token" or "block"
+def prepare_drafters(draft, log, seed, rule="token"):
+    """Prepare a Draft for the texts of a Log. Returns for each text, in a list, a function () that
+    returns a new drafter of this text.
 
-    If the draft samples, it reads all texts when this object is made, with a bar on the terminal.
+    If the draft samples, the drafters are CoinDrafters, and the draft reads all texts now, with a
+    bar on the terminal. seed: of the coins; rule: "token" or "block"
     """
-
-    def __init__(self, draft, log, seed, rule="token"):
-        self.draft, self.log, self.seed, self.rule = draft, log, seed, rule
-        self.ratios = None  # if the draft samples: a list, the ratios of each text
-        model = draft.standalone_model
-        if model and not log.to_probs.greedy:
-            texts = tqdm(log.texts, desc="draft", leave=False, disable=None)
-            self.ratios = [measure_ratios(model, text, log.to_probs) for text in texts]
-
-    def drafter_of(self, i):
-        """Return a new drafter for the text of index i: a CoinDrafter if the draft samples, else
-        the draft's own.
-        """
-        text, n_vocab = self.log.texts[i], self.log.n_vocab
-        if self.ratios is None:
-            # the Rng is not used, because nothing is sampled
-            target = RecordedTarget(text.ids, n_vocab)
-            return self.draft.new_drafter(target, self.log.to_probs, Rng(0))
-        # one for each token id of prompt and text; nothing in the prompt is drafted
-        ratios = np.concatenate([np.zeros(len(text.prompt)), self.ratios[i]])
-        rng = np.random.default_rng(stream(Purpose.REPLAY, self.seed, i))
-        coins = rng.random(len(ratios))
-        return CoinDrafter(text.ids, ratios, coins, self.rule, n_vocab)
-
-    def rounds(self, K):
-        """Replay every text. Returns for each text, in a list, the list of Rounds of up to K drafts
-        that would have written it.
-        """
-        texts = enumerate(self.log.texts)
-        return [replay_text(text, self.drafter_of(i), K) for i, text in texts]
+    n_vocab, to_probs, model = log.n_vocab, log.to_probs, draft.standalone_model
+    if model is None or to_probs.greedy:
+        # the Rng is not used, because nothing is sampled
+        targets = [RecordedTarget(text.ids, n_vocab) for text in log.texts]
+        return [partial(draft.new_drafter, target, to_probs, Rng(0)) for target in targets]
+    new_drafters = []
+    bar = tqdm(log.texts, desc="draft", leave=False, disable=None)
+    for i, text in enumerate(bar):
+        # a ratio and a coin for each token id of prompt and text; nothing in the prompt is drafted
+        in_prompt = np.zeros(len(text.prompt))
+        ratios = np.concatenate([in_prompt, measure_ratios(model, text, to_probs)])
+        coins = np.random.default_rng(stream(Purpose.REPLAY, seed, i)).random(len(ratios))
+        new_drafters.append(partial(CoinDrafter, text.ids, ratios, coins, rule, n_vocab))
+    return new_drafters
 
 
 def replay_text(text, drafter, K):
@@ -178,15 +165,19 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
     name: the draft's, for the rows and the bar; seed: of the random decisions of a sampled log
     latency: the Latency of this draft, for projected speedups; rule: "token" or "block"
     """
-    replayed = ReplayedDraft(draft, log, seed, rule)
+    new_drafters = prepare_drafters(draft, log, seed, rule)
     about = {
         "draft": name,
         "target": log.target,
         "temperature": None if log.foreign else log.settings["temperature"],
         "verification": rule,
     }
-    bar = tqdm(Ks, desc=name, unit=" K", leave=False, disable=None)
-    return [about | replay_row(replayed.rounds(K), K, latency) for K in bar]
+    rows = []
+    for K in tqdm(Ks, desc=name, unit=" K", leave=False, disable=None):
+        texts = zip(log.texts, new_drafters)
+        rounds_of_texts = [replay_text(text, new_drafter(), K) for text, new_drafter in texts]
+        rows.append(about | replay_row(rounds_of_texts, K, latency))
+    return rows
 
 
 def replay_row(rounds_of_texts, K, latency):
@@ -204,7 +195,7 @@ def replay_row(rounds_of_texts, K, latency):
         tokens.append(sum(len(this_round.tokens) for this_round in rounds))
         # a sum of 0 makes the projected speedup None
         costs.append(0 if unknown else sum(latency.of_round(n, K) for n in drafted))
-    figures = {
+    estimates = {
         "acceptance_rate": acceptance_estimate(counts),
         "tokens_per_target_pass": Estimate(tokens, [len(rounds) for rounds in rounds_of_texts]),
         # the target alone would write a token for each pass over one row
@@ -214,7 +205,7 @@ def replay_row(rounds_of_texts, K, latency):
         "K": K,
         "prompts": len(rounds_of_texts),
         "tokens": sum(tokens),
-        **estimate_columns(figures),
+        **estimate_columns(estimates),
         "draft_cost": None if unknown else latency.draft_cost(K),
         "verify_cost": None if unknown else latency.verify_cost(K),
         **round_columns(counts, K),

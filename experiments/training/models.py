@@ -80,16 +80,16 @@ class GPT2(GPT2LMHeadModel):
         yield 0, self.logits(self.hidden(ids, offset))
 
 
-def seed_torch(purpose, seed, *numbers):
-    """Seed torch's global generator. The Purpose, the seed and the numbers decide what it draws."""
-    torch.manual_seed(int(stream(purpose, seed, *numbers).generate_state(1)[0]))
+def seed_weights(seed):
+    """Seed torch's global generator, which draws the weights of the models that are made next."""
+    torch.manual_seed(int(stream(Purpose.WEIGHTS, seed).generate_state(1)[0]))
 
 
-def random_model(config, folder, seed):
+def new_random_model(config, folder, seed):
     """Return a GPT2 with random weights, with the sizes of a gpt2.Config and the vocabulary of a
     model folder. Seeds torch's global generator. Raises InputError if there is no vocabulary.
     """
-    seed_torch(Purpose.WEIGHTS, seed)
+    seed_weights(seed)
     return GPT2(replace(config, n_vocab=load_encoder(folder).n_vocab))
 
 
@@ -106,7 +106,7 @@ def read_model(folder):
     return GPT2(read_config(folder), read_tensors(folder))
 
 
-def grown_model(folder, layers, seed):
+def read_grown_model(folder, layers, seed):
     """Read the model of a folder, and return a GPT2 twice as wide, with a little noise.
 
     layers: the indices of the layers to keep, in order; seed: of the random numbers

@@ -38,7 +38,6 @@ from cli.hints import unknown_message
 from cli.parser import call
 from cli.values import check_choice, check_number, parse_list
 from decoding.head_files import fingerprint
-from decoding.streams import Purpose
 from gpt2 import Config
 
 try:
@@ -173,11 +172,11 @@ def train_target(settings: TargetSettings):
     else:
         source = settings.output_folder(size)  # for the vocabulary
     if settings.layers:
-        model = models.grown_model(source, settings.kept_layers(source), settings.seed)
+        model = models.read_grown_model(source, settings.kept_layers(source), settings.seed)
     elif settings.start:
         model = models.read_model(source)
     else:
-        model = models.random_model(SIZES[size], source, settings.seed)
+        model = models.new_random_model(SIZES[size], source, settings.seed)
     loss = trainer.cross_entropy
     train_model(settings, size, model, loss, loss, source, layers=settings.layers)
 
@@ -192,7 +191,7 @@ def distil_draft(settings: DraftSettings):
     if settings.start:
         model = models.read_model(settings.model_folder(settings.start))
     else:
-        model = models.random_model(SIZES["0.7M"], target, settings.seed)
+        model = models.new_random_model(SIZES["0.7M"], target, settings.seed)
     first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
     if settings.start:  # the draft knows enough for total variation from the first step on
         first_loss = second_loss
@@ -259,7 +258,7 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     folder = settings.model_folder(settings.target_model_size)
     teacher = fingerprint(folder)
     config = read_config(folder)
-    models.seed_torch(Purpose.WEIGHTS, settings.seed)
+    models.seed_weights(settings.seed)
     head = new_head(config)
     losses = trainer.make_distillation_losses(models.read_model(folder))
     training_texts = texts.TrainingTexts.read(

@@ -134,8 +134,6 @@ function showHead(run) {
   $("cut").hidden = !(run.room < s.n_tokens_to_generate);
   $("cut").textContent = `The context of the models has room for ${run.room} of the `
     + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
-  $("summary").textContent = `Large model (named ${s.target_model_size}), ${drafter}, K = ${s.K} guesses a `
-    + `round, temperature ${s.temperature}, seed ${s.seed}.`; // the command has the others
   put("figures",
     make("li", `${plural(f.rounds, "round")} for ${plural(n, "token")}: `
       + `${f.tokens_per_target_pass.toFixed(2)} tokens for each pass of the large model.`),
@@ -144,7 +142,8 @@ function showHead(run) {
       + (dropped ? `; ${dropped} more stood after a wrong guess` : "")
       + (run.coupled && f.usual_acceptance_rate !== null ? "; the token rule would accept "
         + `${percent(f.usual_acceptance_rate)} of them.` : ".")),
-    make("li", `${f.tokens_per_second.toFixed(0)} tokens per second.`));
+    make("li", `Large model (named ${s.target_model_size}), ${drafter}, K = ${s.K} guesses a round, `
+      + `temperature ${s.temperature}, seed ${s.seed}.`)); // the command has the others
   put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;
@@ -159,15 +158,12 @@ $("copy").addEventListener("click", async () => {
 
 const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(x)});
 const swatch = kind => make("span.swatch." + kind);
-const legend = (...entries) => make("ul.legend", entries.map(content => make("li", content)));
 const legendOf = (...kinds) => kinds.map(kind => make("li", make("span.token." + kind, NAMES[kind]),
   kind === "target" && " a replacement, or one more token if all guesses are right"));
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
-// A table; heads and the caption are lists of texts and elements, or null.
-function tableOf(attributes, caption, heads, rows) {
+function tableOf(attributes, heads, rows) {
   const head = (content, i) => make(i > 1 ? "th.number" : "th", {scope: "col"}, content);
-  return make("table", attributes, caption && make("caption", caption),
-    heads && make("thead", make("tr", heads.map(head))), make("tbody", rows));
+  return make("table", attributes, make("thead", make("tr", heads.map(head))), make("tbody", rows));
 }
 
 // Of a group of buttons, one looks pressed: the i-th, or none.

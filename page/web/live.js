@@ -68,7 +68,8 @@ async function askRace() {
 }
 
 // The run with the likeliest words, or with words drawn by chance: the page of play has both.
-const hasBoth = Boolean(live || page.other);
+$("chance").hidden = !live && !page.other;
+opened.push(name => (name === "microscope" ? $("edits") : $("about-texts")).before($("chance")));
 function switchTo(chance) {
   if (chance === state.base.settings.temperature > 0) return;
   if (live) {

@@ -8,11 +8,13 @@ let items = [], selected = null;
 const kindOf = (round, i) =>
   i < round.accepted ? "draft" : i < round.examined ? "rejected" : "unexamined";
 
-// The decision that shows most: the first whole word that was rejected, and guesses after it dropped.
+// The decision that shows most: a likely word is replaced by another, between accepted and dropped ones.
 function tellingItem(all) {
   const rejected = all.filter(({kind}) => kind === "rejected");
-  const whole = rejected.filter(({id}) => /^ \p{L}{3,}$/u.test(words[id]));
-  return whole.find(({round, i}) => i + 1 < round.draft.length) || whole[0] || rejected[0];
+  const areWords = ({id, round, r, i}) => /^ \p{L}+ \p{L}+[^\p{L}]/u.test(
+    [id, round.tokens[i], all.find(item => item.r > r)?.round.tokens[0]].map(id => words[id]).join(""));
+  const shown = ({round, i, q}) => q * (i + (i + 1 < round.draft.length ? 1.5 : 0));
+  return rejected.filter(areWords).sort((a, b) => shown(b) - shown(a))[0] || rejected[0];
 }
 
 function itemsOf(run) {
@@ -54,19 +56,23 @@ function firstOther(run) {
 
 const ruleOf = run => run.coupled ? "coupled" : run.settings.verification || "token";
 
-const meter = ({u, P, ratio}) => (u ?? P ?? null) !== null && make("span.meter",
-  make("i", {style: width(P ?? ratio)}), u !== null && make("b", {style: at(u)}));
+// A guess that is kept or not by a coin, and not by the probabilities alone as at temperature 0.
+const hasCoin = item => item.drafted && item.u !== null && !isCertain(item);
+const isCertain = ({p, q}) => q === 1 && (p === 0 || p === 1);
+
+const meter = item => (hasCoin(item) || (item.P ?? null) !== null) && make("span.meter",
+  make("i", {style: width(item.P ?? item.ratio)}), item.u !== null && make("b", {style: at(item.u)}));
 
 function showRounds(run) {
-  $("how-coins").hidden = ruleOf(run) !== "token";
+  const isByCoins = items.some(hasCoin);
+  $("how-coins").hidden = ruleOf(run) !== "token" || !isByCoins;
+  $("drag").hidden = !isByCoins;
+  $("certain").hidden = isByCoins || run.settings.temperature > 0;
   put("rounds", run.rounds.map((round, r) => {
     const chips = items.filter(item => item.r === r).map(item =>
-      itemButton(item, "chip", word(item.id), item.drafted && meter(item)));
+      itemButton(item, "chip", word(item.id), meter(item)));
     return make("div.round", {role: "group", "aria-label": `round ${r + 1}`},
-      make("span.soft", r + 1),
-      make("div.row", chips),
-      make("span.soft", round.draft.length
-        ? `${round.accepted} of ${round.examined} accepted` : "nothing guessed"));
+      make("span.soft", r + 1), make("div.row", chips));
   }));
 }
 
@@ -81,7 +87,7 @@ function explain({kind, round, i, p, q, ratio, P}) {
   const instead = round.accepted < round.draft.length && quoted(round.draft[round.accepted]);
   const here = quoted(round.tokens[i]), rule = ruleOf(state.run);
   if (isCertain({p, q}) && kind === "rejected") {
-    return `The large model’s only choice here is ${here}: rejected, whatever the coin shows.`;
+    return `The large model’s only choice here is ${here}: rejected.`;
   }
   const accepted = {
     token: p >= q ? "p is at least q, so it is accepted whatever the coin shows."
@@ -100,19 +106,6 @@ function explain({kind, round, i, p, q, ratio, P}) {
     bonus: "All guesses were accepted; the same pass gave one more token, sampled from p, for free.",
     target: "Nothing was guessed: sampled from p, as by the large model alone.",
   }[kind];
-}
-
-// Whether a guess is kept or not by the probabilities alone, as at temperature 0.
-const isCertain = ({p, q}) => q === 1 && (p === 0 || p === 1);
-
-// The decision itself: the word, the verdict and its reason.
-function decision(item) {
-  return [
-    make("div.row", make("p.word", word(item.id)),
-      make("span.verdict." + item.kind, NAMES[item.kind]),
-      make("span.soft", `round ${item.r + 1}, id ${item.id}`)),
-    make("p", {id: "because"}, explain(item)),
-  ];
 }
 
 // ---------------------------------------------------------------- p and q
@@ -177,11 +170,11 @@ function distributions({round, i, id, kind}) {
     cell(row.p), drafted && cell(row.q), replaced && cell(residual.get(row.id))));
   return [
     make("h3", `What ${drafted ? "both models" : "the large model"} expected here`),
-    tableOf({id: "likely"}, null, heads, body),
-    drafted && legend(
-      [swatch("accepted"), `accepted: min(${p}, q)` + (P ? "" : `, in all ${number(overlap)}`)],
-      [swatch("rejected"), "rejected: q’s excess"],
-      [swatch("residual"), `residual: ${p}’s excess`]),
+    tableOf({id: "likely"}, heads, body),
+    drafted && make("ul.legend",
+      make("li", swatch("accepted"), `accepted: min(${p}, q)`, !P && `, in all ${number(overlap)}`),
+      make("li", swatch("rejected"), "rejected: q’s excess"),
+      make("li", swatch("residual"), `residual: ${p}’s excess`)),
     drafted && coupled && make("p.soft", "This is how the token rule decides; here the noise does."),
   ];
 }
@@ -209,14 +202,12 @@ function verdictOf(item, u) {
 // A slider on the bar of min(1, p/q). Dragging it says what verdict and replacement would be;
 // letting go asks the models for the text that would have followed.
 function coinSlider(item) {
-  const ratio = Math.min(1, item.ratio), edge = x => x < .2 ? "low" : x > .8 ? "high" : "mid";
-  const mark = make("span");
+  const ratio = Math.min(1, item.ratio), mark = make("span.u");
   const would = make("p.soft", {id: "would", "aria-live": "polite"},
     "Drag the coin, or use the arrow keys.");
   const show = u => {
-    mark.className = "u " + edge(u);
     mark.textContent = "u = " + number(u);
-    Object.assign(mark.style, at(u));
+    Object.assign(mark.style, {left: `clamp(2.3rem, ${share(u)}, 100% - 2.3rem)`});
   };
   const say = u => number(u) + (u < ratio ? ", accepted" : ", rejected");
   const moved = u => {
@@ -231,7 +222,8 @@ function coinSlider(item) {
   const coin = slider({id: "coin", min: 0, max: .999, step: .001, change,
     "aria-label": `The coin u; accepted below ${number(ratio)}`}, item.u, say, moved);
   show(item.u);
-  const limit = make("span.r." + edge(ratio), {style: at(ratio)}, `min(1, p/q) = ${number(ratio)}`);
+  const limit = make("span.r", {style: {left: `clamp(4.2rem, ${share(ratio)}, 100% - 4.2rem)`}},
+    `min(1, p/q) = ${number(ratio)}`);
   return [make("div.coin", make("i", {style: width(ratio)}), coin, mark, limit), would];
 }
 
@@ -257,8 +249,11 @@ function select(item) {
     for (const element of all) element.setAttribute("aria-pressed", String(element.item === item));
   }
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
-  const hasCoin = item.drafted && item.u !== null && !isCertain(item);
-  put("detail", decision(item), hasCoin && coinSlider(item));
+  put("detail",
+    make("div.row", make("p.word", word(item.id)),
+      make("span.verdict." + item.kind, NAMES[item.kind]),
+      make("span.soft", `round ${item.r + 1}, id ${item.id}`)),
+    make("p", {id: "because"}, explain(item)), hasCoin(item) && coinSlider(item));
   put("more", item.kind !== "unexamined" && distributions(item),
     live && item.r + 1 < state.run.rounds.length && restForm(item.r + 1));
   $("before").disabled = item.n === 0;
@@ -312,9 +307,6 @@ function showMicroscope(run, edits, place) {
   state.run = run;
   state.edits = edits || {coins: [], changes: []};
   items = itemsOf(run);
-  put("certain", run.settings.temperature === 0 && "At temperature 0 each model always chooses its "
-    + "likeliest token: every probability is 0 or 1, and no coin decides. ",
-    run.settings.temperature === 0 && hasBoth && "In the race you can have words drawn by chance.");
   for (const show of [showText, showRounds, showEdits]) show(run);
   const wanted = place && items.find(item => item.r === place.r && item.i === place.i);
   select(wanted || tellingItem(items) || items[0]);

@@ -39,27 +39,23 @@ function standing(run) {
   return {K, a, c, v, h, speedup, by, bests};
 }
 
-// [speedup below, colour, what the legend calls it]
-const HEAT = [[.7, "loss-2", "loses"], [1, "loss-1", "loses a little"],
-  [1.25, "gain-1", "1 to 1.25"], [1.6, "gain-2", "to 1.6"], [2.2, "gain-3", "to 2.2"],
-  [Infinity, "gain-4", "more"]];
-const heated = (kind, colour, text) => make(kind + (colour.startsWith("loss") ? ".loss" : ""),
-  {style: {backgroundColor: "var(--" + colour + ")"}}, text);
+// [speedup below, colour]
+const HEAT = [[.7, "loss-2"], [1, "loss-1"], [1.25, "gain-1"], [1.6, "gain-2"], [2.2, "gain-3"],
+  [Infinity, "gain-4"]];
 
 function showMap(now) {
   const head = text => make("th", {scope: "col"}, text), rate = a => `${Math.round(100 * a)} %`;
   const row = a => make("tr", make("th", {scope: "row"}, rate(a)), now.by.map((_, i) => {
     const speedup = now.speedup(a, i + 1), [, colour] = HEAT.find(([below]) => speedup < below);
     const here = i + 1 === now.K && Math.abs(a - now.a) <= .5 / ROWS + 1e-9;
-    return heated(here ? "td.here" : "td", colour, speedup.toFixed(2));
+    return make("td" + (here ? ".here" : "") + (speedup < 1 ? ".loss" : ""),
+      {style: {backgroundColor: `var(--${colour})`}}, speedup.toFixed(2));
   }));
-  put("map",
-    make("table.map", make("caption", "Speedup by acceptance a (down) and K (across). Hatched: "
-        + "slower than the large model alone."),
-      make("thead", make("tr", head("a \\ K"), now.by.map((_, i) => head(i + 1)))),
-      make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))),
-    legend(...HEAT.map(([, colour, says]) => [heated("span.swatch", colour), says]),
-      [swatch("here"), "you are here"]));
+  put("map", make("table.map",
+    make("caption", "Speedup by acceptance a (down) and K (across). Hatched: slower than the large "
+      + "model alone. In a frame: the values of the sliders."),
+    make("thead", make("tr", head("a \\ K"), now.by.map((_, i) => head(i + 1)))),
+    make("tbody", range(ROWS + 1).map(i => row(1 - i / ROWS)))));
 }
 
 function showVerdict(now) {
@@ -70,9 +66,9 @@ function showVerdict(now) {
     : equal === undefined ? "nothing gains, not even guesses that are always right"
     : `it pays from an acceptance of ${percent(equal)} on`;
   put("verdict",
-    make("p.big" + (speedup < 1 ? ".wrong" : ".right"), make("b", times(speedup)),
-      make("span", "computed from a, c, v and K"
-        + (speedup < 1 ? ": here the large model alone is faster" : ""))),
+    make("p", "Computed from a, c, v and K: ", make("b", times(speedup)),
+      speedup < 1 && ", the large model alone is faster",
+      state.base.speedup && `. In the race it was ${times(state.base.speedup)}`, "."),
     make("p", low === high ? `Fastest: K = ${low}, ${times(most)}.`
         : `Which K is fastest is too noisy to tell: the turns of the measurement say ${low} to ${high}.`,
       ` With K = ${now.K} ${pays}.`));

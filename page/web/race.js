@@ -3,7 +3,7 @@
 // text, r, guessed, end}: a token shows as a guess from `guessed` on, as what became of it from
 // `end` on. r is the round.
 
-const race = {lanes: [], time: 0, length: 1, playing: false, ended: false, frame: null};
+const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
 const CALM = 4; // the first rounds of the first play are slower by this factor
 const PASS_NAMES = {
   target: "a pass of the large model", draft: "a pass of the small model",
@@ -105,13 +105,11 @@ function showRace(run) {
   put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
     !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, same text" : "as fast");
   press("chance", Number(run.settings.temperature > 0));
-  $("chance").hidden = !hasBoth;
   $("why-temperature").textContent = run.settings.temperature || RANDOM;
   for (const why of $("about-texts").children) { // all keep their places, one is in sight
     why.classList.toggle("room", !run.speedup || why.id !== whyOf(run));
   }
   $("guide").classList.toggle("room", Boolean(run.speedup) && !tellingItem(itemsOf(run)));
-  race.ended = false;
   showMoment(live && !still.matches ? 0 : race.length);
 }
 
@@ -134,13 +132,11 @@ function showMoment(time, says) {
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
     lane.head.hidden = !lane.flag.hidden;
-    const last = lane.spans.findLast(span => !span.hidden); // what is written last is in sight
-    if (last) lane.text.scrollTop = last.offsetTop + last.offsetHeight - lane.text.clientHeight;
+    const last = lane.spans.findLast(span => !span.hidden)?.lastChild; // is in the last of 5 lines
+    if (last) lane.text.scrollTop = last.offsetTop + last.offsetHeight / 2 - .9 * lane.text.clientHeight;
     light(lane, null);
   }
   const isRunning = race.time > 0 && race.time < race.length;
-  race.ended ||= race.time >= race.length;
-  $("speedup").classList.toggle("room", !race.ended);
   showPlay();
   press("guide", null);
   $("now").textContent = says || (!isRunning ? "Play the race, or take one round in four steps."
@@ -178,10 +174,7 @@ function play(calm = 1) {
     announce("Your system asks for no motion: this is the end of the race; take it in four steps.");
     return;
   }
-  if (race.time >= race.length) {
-    race.ended = false;
-    showMoment(0);
-  }
+  if (race.time >= race.length) showMoment(0);
   race.playing = true;
   showPlay();
   const early = race.lanes[1].passes.findLast(pass => pass.r < 2)?.end;

@@ -76,7 +76,7 @@ function distributionPanel(row) {
     make(Math.abs(rule - target) > 1e-9 ? "tr.off" : "tr", make("th", {scope: "row"}, text),
       make("td.wide", bar(target / most), bar(rule / most, "of-wrong")),
       make("td.number", target.toFixed(3)), make("td.number", rule.toFixed(3))));
-  const caption = [swatch("of-target"), "large model alone  ", swatch("of-wrong"), title(row)];
+  const heads = ["text", "", [swatch("of-target"), "large model"], [swatch("of-wrong"), "this rule"]];
   const says = row.distance === null ? "comes out: an error ends each" : "total variation distance: "
     + (right ? "exactly what the large model alone writes" : "the share of texts that it gets wrong");
   return [
@@ -86,7 +86,7 @@ function distributionPanel(row) {
       && make("p", {id: "errors"}, `${percent(row.errors)} of its texts end in an error.`),
     make("p.soft", "Two GPT-2s with three tokens, A, B and C: every text they can write, with its "
       + "probability, through every branch of the real loop. Computed, not sampled."),
-    tableOf({id: "distribution-table"}, caption, ["text", "", "large model", "this rule"], rows),
+    tableOf({id: "distribution-table"}, heads, rows),
     row.cost && make("p", sentence(row.cost)),
     row.changes && [make("h3", "The mistake"),
       row.changes.map(([where, right, wrong]) => make("pre", make("span.soft", `${where}\n`),

@@ -53,7 +53,7 @@ def flat(layout, n_threads, n_rows):
     return SimpleNamespace(width=width, by_column=by_column, n_threads=n_threads, n_rows=n_rows)
 
 
-def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
+def choice(monkeypatch, seconds, shape=MEDIUM, n_threads=2):
     """The kernel for a weight of that shape; seconds(candidate, n_rows) stands in for the clock."""
 
     def time_candidates(trial_weights, n_rows, candidates):
@@ -70,7 +70,7 @@ def choice(monkeypatch, seconds, shape=MEDIUM, exact=False, n_threads=2):
     config = SimpleNamespace(
         n_embd=1, n_vocab=1, n_parameters=math.prod(shape), shapes=lambda: shapes
     )
-    kernel = kernels.choose_kernels(config, np.float32, exact=exact)[Weight(*shape)]
+    kernel = kernels.choose_kernels(config, np.float32)[Weight(*shape)]
     return flat(kernel.layout, *zip(kernel.one, kernel.few, kernel.many))
 
 
@@ -139,7 +139,7 @@ def test_the_clock_decides(monkeypatch, seconds, given, expected):
 @pytest.mark.parametrize("shape, wanted", [(MEDIUM, (4, 4, 4)), (SMALL, (1, 1, 1))])
 def test_nothing_is_timed_where_rows_are_exact(monkeypatch, shape, wanted):
     """Another layout may round otherwise, and so give another text."""
-    monkeypatch.setattr(autotune, "product_seconds", pytest.fail)
+    monkeypatch.setattr(autotune, "time_product", pytest.fail)
     for n_threads in (1, 2, 64):
         monkeypatch.setattr(autotune, "N_THREADS", n_threads)
         kernel = kernels.choose_kernels(Config(9, 8, 16, 2, 1), np.float32, exact=True)[
@@ -236,7 +236,7 @@ def test_tiles_are_small_enough_for_nine_rows():
 @pytest.mark.parametrize("config", [Config(100, 8, 48, 4, 1), Config(300, 8, 768, 12, 1)])
 def test_exact_rows_do_not_depend_on_how_many_there_are(name, config):
     rng = np.random.default_rng(0)
-    lay_out = kernels.plan_layouts(config, np.float32, kernels.kernel_named(name), exact=True)
+    lay_out = kernels.plan_layouts(config, np.float32, kernels.parse_kernel(name), exact=True)
     matrices = [rng.standard_normal(shape, np.float32) for shape in tiles.matrices_of(config)]
     head = rng.standard_normal((config.n_vocab, config.n_embd), np.float32).T
     for w in (*matrices, head):

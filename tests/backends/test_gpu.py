@@ -13,7 +13,8 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
-from backends.machine import describe_gpu, kernels_of
+from backends.kernels import kernels_of
+from backends.machine import describe_gpu
 from checkpoints.errors import InputError
 from checkpoints.registry import MODELS_DIR
 from decoding.coupled import SharedNoise, verify_shared_noise

@@ -79,7 +79,7 @@ def test_the_output_head_is_the_embedding_in_memory(monkeypatch, width, by_colum
     kernel = Kernel.on(1, Layout(width, by_column))
     config = dataclasses.replace(TINY, n_vocab=150)
     expected = utils.random_model(config, NUMPY).params["wte"]
-    monkeypatch.setattr(utils, "kernel_named", lambda name: kernel)
+    monkeypatch.setattr(utils, "parse_kernel", lambda name: kernel)
     params = utils.random_model(config, utils.get_backend()).params
     head, wte = params["head"], params["wte"]
     ids = np.array([0, 149, 6, 7, 63, 64, 0, 99, 100])

@@ -8,7 +8,7 @@ import pytest
 from command_line import assert_refused
 
 from checkpoints.errors import InputError
-from decoding import auto_k
+from decoding import costs
 from decoding.theory import speedup
 from experiments.benchmark import batches
 from experiments.benchmark.comparison import Comparison
@@ -31,7 +31,7 @@ def prompts(tmp_path_factory):
 def benchmark(cli, prompts, monkeypatch):
     """A function (*arguments) -> code, out, err: the command, on short prompts."""
 
-    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0)
+    monkeypatch.setattr(costs, "BUDGET_SECONDS", 0)
 
     def call(*arguments):
         given = " ".join(map(str, arguments))

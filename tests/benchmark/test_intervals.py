@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from experiments.benchmark.intervals import (
     acceptance_estimate,
     count_repeated_ngrams,
-    interval,
+    ratio_interval,
     round_columns,
     share_interval,
 )
@@ -39,11 +39,11 @@ PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
 @given(st.lists(PAIRS, min_size=6, max_size=30))
 def test_an_interval_holds_the_ratio_and_is_turned_over_with_it(pairs):
     above, below = zip(*pairs)
-    low, high = interval(above, below)
+    low, high = ratio_interval(above, below)
     assert low <= sum(above) / sum(below) * (1 + 1e-12) and high > 0
-    assert interval(below, above) == pytest.approx([1 / high, 1 / low])
-    assert interval(above[:5], below[:5]) is None
-    assert interval([1, 0, 0, 0, 0, 0], below[:6]) is None  # all of it in one prompt
+    assert ratio_interval(below, above) == pytest.approx([1 / high, 1 / low])
+    assert ratio_interval(above[:5], below[:5]) is None
+    assert ratio_interval([1, 0, 0, 0, 0, 0], below[:6]) is None  # all of it in one prompt
 
 
 SKEWED = {
@@ -58,7 +58,7 @@ SKEWED = {
 def test_intervals_cover_what_they_should(n, shape):
     """The true ratio is 1. Of 2000 sets the standard error of the coverage is 0.005."""
     sets = zip(*SKEWED[shape](np.random.default_rng(0), (2000, n)))
-    covered = [low <= 1 <= high for low, high in (interval(*pair) for pair in sets)]
+    covered = [low <= 1 <= high for low, high in (ratio_interval(*pair) for pair in sets)]
     assert np.mean(covered) == pytest.approx(0.95, abs=0.025)
 
 

@@ -191,9 +191,9 @@ def test_flags_that_make_no_sense_end_it(chat, arguments):
 
 
 def test_help_knows_every_command(chat):
-    help = chat(["/help"])[2]
+    shown = chat(["/help"])[2]
     for name in console.COMMANDS:
-        assert re.search(rf"(?m)^  /{name}\b", help)
+        assert re.search(rf"(?m)^  /{name}\b", shown)
     listed = chat(["/settings"])[2].splitlines()[1:]  # the first names the models
     assert [line.split()[0] for line in listed] == [*console.SETTINGS]
 
@@ -260,17 +260,17 @@ def test_control_c_and_control_d_at_a_real_terminal(pair):
                 os.write(leader, again)
         seen = seen.partition(what)[2]
 
-    def type(line, answer):
+    def enter(line, answer):
         until(b"> ")
         os.write(leader, line)
         until(answer)
 
-    type(b"half a line", b"half a line")
+    enter(b"half a line", b"half a line")
     os.write(leader, b"\x03")
     until(b"> ", again=b"\x03")
     os.write(leader, b"\n")
-    type(b"/K 2\n", b"K 2")
-    type(PROMPT.encode() + b"\n", b"12 tokens in")
+    enter(b"/K 2\n", b"K 2")
+    enter(PROMPT.encode() + b"\n", b"12 tokens in")
     until(b"> ")
     os.write(leader, b"\x04")
     assert running.wait(60) == 0

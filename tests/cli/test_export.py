@@ -30,14 +30,14 @@ GROUP = "pip install --group engines, with pip 25.1 or newer"
 
 
 @pytest.mark.parametrize(
-    "format, library, install",
+    "engine, library, install",
     [("gguf", "gguf", "pip install gguf"), ("openvino", "transformers", GROUP)],
 )
 def test_a_library_that_is_not_installed_is_named(
-    export, tmp_path, monkeypatch, format, library, install
+    export, tmp_path, monkeypatch, engine, library, install
 ):
     monkeypatch.setitem(sys.modules, library, None)
-    done = export("17M", "--format", format, "--out", tmp_path / "a.gguf")
+    done = export("17M", "--format", engine, "--out", tmp_path / "a.gguf")
     message = f"error: {library} is not installed: {install}\n"
     assert (done.code, done.out, done.err) == (2, "", message)
     assert [path.name for path in tmp_path.iterdir()] == ["17M"]
@@ -57,10 +57,10 @@ def writers(monkeypatch):
         monkeypatch.setattr(f"cli.export.{write.__name__}", write)
 
 
-@pytest.mark.parametrize("format, written", [("gguf", "a.gguf"), ("openvino", "a/model.xml")])
-def test_what_is_written_overwrites_nothing(export, writers, tmp_path, format, written):
+@pytest.mark.parametrize("engine, written", [("gguf", "a.gguf"), ("openvino", "a/model.xml")])
+def test_what_is_written_overwrites_nothing(export, writers, tmp_path, engine, written):
     out = tmp_path / written.partition("/")[0]
-    words = ("17M", "--format", format, "--out", out)
+    words = ("17M", "--format", engine, "--out", out)
     done = export(*words)
     assert (done.code, done.out, done.err) == (0, f"17M: {out}\n", "")
     assert (tmp_path / written).read_text() == "a model"

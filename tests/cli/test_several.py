@@ -11,7 +11,7 @@ from toys import random_tensors, write_checkpoint
 from checkpoints.errors import InputError
 from cli import several
 from decoding import together
-from decoding.cluster.failed import Failed, require_no_failures
+from decoding.cluster.failed import Failed
 from decoding.run import Run
 
 TEXTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"]
@@ -113,9 +113,9 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
-    decoded, finish = [], together.finish_together
-    noted = lambda runs: decoded.extend(runs) or finish(runs)
-    monkeypatch.setattr(together, "finish_together", noted)
+    decoded, decode = [], together.decode_together
+    noted = lambda task, runs: decoded.extend(runs) or decode(task, runs)
+    monkeypatch.setattr(together, "decode_together", noted)
     done = write("--prompts", file, "--json")
     assert done.code == 0 and len(decoded) == 2 * 5 and not partial.exists()
     assert done.out == out.read_text()  # those that were done before, too
@@ -167,7 +167,6 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
     def failing(*arguments, **named):
         results = [*decode_in_batches(*arguments, **named)]
         yield from [Failed("because"), *results[1:]]
-        require_no_failures({"prompt 1": "because"})
 
     with monkeypatch.context() as patched:
         patched.setattr(several, "decode_in_batches", failing)
@@ -184,7 +183,6 @@ def test_a_prompt_that_fails_is_named_without_a_file_too(cli, file, monkeypatch)
     def failing(*arguments, **named):
         _, *others = decode_in_batches(*arguments, **named)
         yield from [Failed("because"), *others]
-        require_no_failures({"prompt 1": "because"})
 
     monkeypatch.setattr(several, "decode_in_batches", failing)
     done = cli("--prompts", file, *SHORT, "--json")
@@ -271,9 +269,9 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     ],
 )
 def test_k_auto_decodes_one_text_at_a_time(cli, file, monkeypatch, flags, noted):
-    finish_together, batches = together.finish_together, []
-    counted = lambda runs: batches.append(len(runs)) or finish_together(runs)
-    monkeypatch.setattr(together, "finish_together", counted)
+    decode, batches = together.decode_together, []
+    counted = lambda task, runs: batches.append(len(runs)) or decode(task, runs)
+    monkeypatch.setattr(together, "decode_together", counted)
     done = cli("--prompts", file, "--json", *SHORT, *flags)
     assert done.code == 0 and len(lines_of(done.out)) == len(TEXTS)
     assert ({*batches} == {1}) == (noted or "--batch_size=1" in flags)

@@ -25,6 +25,7 @@ from command_line import (
 from toys import write_checkpoint
 
 from backends import autotune
+from checkpoints.folder import read_config
 from decoding.cluster.failed import Failed
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
@@ -117,7 +118,7 @@ def test_a_log(cli, file, tmp_path, address):
 @pytest.mark.parametrize("exact", [False, True])
 def test_the_choice_of_kernels_is_sent(pair, monkeypatch, exact):
     spec = ModelSpec("17M", ("0.7M-17M",), str(pair), exact=exact)
-    choices = spec.choose_kernels()
+    choices = submit.choose_kernels_once(spec, [read_config(pair / size) for size in spec.sizes])
     few = {kernel.few.n_rows for found in choices.values() for kernel in found.values()}
     assert (few == {1}) == exact
     expected = spec.kernels_in(spec.load(choices))
@@ -131,14 +132,13 @@ def divided(models, items):
 
 def test_results_come_in_order(pair, address, capsys):
     with Cluster(address, ModelSpec("17M", (), str(pair), kernels="plain")) as cluster:
-        assert [*cluster.run(divided, range(1, 50), {}, 3)] == [1 / i for i in range(1, 50)]
+        assert [*cluster.run(divided, range(1, 50), 3)] == [1 / i for i in range(1, 50)]
         assert "note: 49 prompts in " in capsys.readouterr().err
-        assert [*cluster.run(divided, [], {}, 3)] == []
-        assert [*cluster.run(divided, [1], {}, 3)] == [1]
+        assert [*cluster.run(divided, [1], 3)] == [1]
         assert "note: 1 prompt in " in capsys.readouterr().err
-        zero, failed = "ZeroDivisionError: division by zero", {}
-        assert [*cluster.run(divided, [1, 0, 2], failed, 2)] == [1, Failed(zero), 0.5]
-        assert failed == {"0": zero}
+        zero = "ZeroDivisionError: division by zero"
+        assert [*cluster.run(divided, [1, 0, 2], 2)] == [1, Failed(zero), 0.5]
+        assert capsys.readouterr().err == ""
 
 
 def test_without_a_cluster_nothing_of_dask_is_imported():

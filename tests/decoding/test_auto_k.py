@@ -9,8 +9,9 @@ from heads import EAGLE, MEDUSA, toy_head
 from table_models import FILTERS, TableModel, assert_exact, at_eos
 from toys import TINY, tiny_model, tokens_of
 
-from decoding import auto_k, clock
-from decoding.auto_k import MAX_K, AutoK, measure_round_costs, new_auto_k
+from decoding import costs
+from decoding.auto_k import AutoK, new_auto_k
+from decoding.costs import MAX_K, measure_round_costs
 from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
@@ -128,13 +129,13 @@ def test_a_draft_that_becomes_useful_is_used_again():
 def test_costs_are_those_of_rounds(monkeypatch, draft, each):
     """A row of the target takes 1 second, one of the draft 0.1, and a round 10 in any case."""
     time = Time(each=5)  # asked three times in each round
-    monkeypatch.setattr(clock.time, "perf_counter", time)
+    monkeypatch.setattr(costs.time, "perf_counter", time)
     target, draft = (
         Slow(tiny_model(0), 1.0, time),
         draft.map_models(lambda model: Slow(model, each, time)),
     )
-    costs = measure_round_costs(target, draft, SamplingParams(1.0), verify)
-    assert costs == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
+    found = measure_round_costs(target, draft, SamplingParams(1.0), verify)
+    assert found == pytest.approx([(11 + K * (1 + each)) / 11 for K in range(MAX_K + 1)])
 
 
 MEDUSA_TARGET = tiny_model(0)
@@ -151,21 +152,21 @@ LONGEST = [  # (target, draft, the most tokens that a round can draft)
 @pytest.mark.parametrize("target, draft, most", LONGEST)
 def test_only_k_that_can_be_drafted_are_candidates(monkeypatch, target, draft, most):
     """However free they seem; and what is timed drafts as many as it is said to."""
-    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0)
-    monkeypatch.setattr(clock, "WARMUP_SECONDS", 0)
+    monkeypatch.setattr(costs, "BUDGET_SECONDS", 0)
+    monkeypatch.setattr(costs, "WARMUP_SECONDS", 0)
     asked = set()
     noted = lambda tokens, *rest: asked.add(len(tokens)) or verify(tokens, *rest)
-    costs = measure_round_costs(target, draft, SamplingParams(), noted)
-    assert len(costs) == most + 1 and np.isfinite(costs).all()
-    assert asked == ({0, *(K for K in auto_k.TIMED_KS if K < most), most} if most else set())
-    assert AutoK([1.0] * len(costs))(Round([])) == most
+    found = measure_round_costs(target, draft, SamplingParams(), noted)
+    assert len(found) == most + 1 and np.isfinite(found).all()
+    assert asked == ({0, *(K for K in costs.TIMED_KS if K < most), most} if most else set())
+    assert AutoK([1.0] * len(found))(Round([])) == most
 
 
 def test_costs_are_measured_once_for_each_way_to_decode(monkeypatch):
-    monkeypatch.setattr(auto_k, "BUDGET_SECONDS", 0.0)
+    monkeypatch.setattr(costs, "BUDGET_SECONDS", 0.0)
     target, draft = tiny_model(0), ModelDraft(tiny_model(1))
-    costs = lambda to_probs, rule: new_auto_k(target, draft, to_probs, rule).costs
-    first = costs(SamplingParams(), verify)
-    assert first is costs(SamplingParams(), verify)
-    assert first is not costs(SamplingParams(1.0), verify)
-    assert first is not costs(SamplingParams(), verify_block)
+    costs_with = lambda to_probs, rule: new_auto_k(target, draft, to_probs, rule).costs
+    first = costs_with(SamplingParams(), verify)
+    assert first is costs_with(SamplingParams(), verify)
+    assert first is not costs_with(SamplingParams(1.0), verify)
+    assert first is not costs_with(SamplingParams(), verify_block)

@@ -5,8 +5,9 @@ import itertools
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Callable
 
 import numpy as np
 import pytest
@@ -15,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model, tiny_vocabulary
 
-import utils
 from backends import memory
 from checkpoints.errors import InputError
 from decoding import batching
@@ -25,7 +25,6 @@ from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.run import RecordingRng, Run
-from decoding.together import finish_together
 from encoder import Encoder
 from sampling import SamplingParams, verify_block
 
@@ -40,6 +39,19 @@ def text_of(pair, ids, n_tokens, kind, to_probs, seed, end):
     rng, K = partial(RecordingRng, seed), seed % 5 + 1
     pair = replace(pair, draft=draft)
     return list(Run(pair, ids, n_tokens, K, to_probs, rng, is_done).rounds())
+
+
+@dataclass
+class Task:
+    """Stands for a Run: what it does is function(pair)."""
+
+    pair: Pair
+    function: Callable
+
+
+def call_together(functions, pair=PAIR):
+    tasks = [Task(pair, function) for function in functions]
+    return decode_together(lambda task: task.function(task.pair), tasks)
 
 
 some_text = st.tuples(
@@ -57,20 +69,7 @@ some_text = st.tuples(
 def test_every_text_is_what_it_is_alone(texts):
     """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
     tasks = [lambda pair, text=text: text_of(pair, *text) for text in texts]
-    assert decode_together(tasks, PAIR) == [text_of(PAIR, *text) for text in texts]
-
-
-@pytest.mark.parametrize("n_head", [1, 5, 60])
-def test_exact_logits_do_not_depend_on_the_neighbours(n_head):
-    """Whatever the width of a head, down to one number: memory is to lie in the same order."""
-    exact = utils.get_backend("numpy", kernels="plain", exact=True)
-    config = replace(TINY, n_embd=60, n_head=n_head)
-    model = utils.random_model(config, exact, seed=1, scale=0.3)
-    for texts in ([[1], [5, 6, 7], [9] * 8], [[1], [2]], [[i] for i in range(9)]):
-        caches = [model.new_cache() for _ in texts]
-        together = read_together(model, texts, caches, [1] * len(texts))
-        for text, logits in zip(texts, together):
-            assert np.array_equal(logits, model.read(text, model.new_cache()))
+    assert call_together(tasks) == [text_of(PAIR, *text) for text in texts]
 
 
 def test_runs_are_finished_together_as_alone():
@@ -93,7 +92,7 @@ def test_runs_are_finished_together_as_alone():
     ]
     without_draft = [replace(run, pair=replace(pair, draft=None)) for run in runs]
     for together in (runs, without_draft, runs[:1]):
-        for run, result in zip(together, finish_together(together), strict=True):
+        for run, result in zip(together, decode_together(Run.finish, together), strict=True):
             assert timeless(result) == timeless(run.finish())
 
 
@@ -121,7 +120,7 @@ def test_passes_are_shared():
     n_passes = []
     for n in (1, 4):
         target, draft = Counted(TARGET), Counted(DRAFT.model)
-        decode_together([greedy(12)] * n, Pair(target, ModelDraft(draft), None))
+        call_together([greedy(12)] * n, Pair(target, ModelDraft(draft), None))
         assert {*target.passes, *draft.passes} == {n}
         n_passes.append((len(target.passes), len(draft.passes)))
     assert n_passes[0] == n_passes[1]
@@ -129,7 +128,7 @@ def test_passes_are_shared():
 
 def test_a_text_that_ends_leaves_the_others_alone():
     target = Counted(TARGET)
-    together = decode_together([greedy(2), greedy(15)], Pair(target, DRAFT, None))
+    together = call_together([greedy(2), greedy(15)], Pair(target, DRAFT, None))
     assert [sum(len(this_round.tokens) for this_round in rounds) for rounds in together] == [2, 15]
     shared, alone = (target.passes.count(n) for n in (2, 1))
     assert shared == len(together[0]) and shared + alone == len(together[1])
@@ -140,7 +139,7 @@ def test_an_error_in_a_shared_pass_reaches_the_caller():
         return pair.target.read([1] * 99, pair.target.new_cache())
 
     with pytest.raises(ValueError, match="cannot read 99 tokens"):
-        decode_together([greedy(10), too_long], PAIR)
+        call_together([greedy(10), too_long])
 
 
 # ---------------------------------------------------------------- a batch that is ended early
@@ -190,7 +189,7 @@ def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_r
     def run():
         tasks = [endless(caches), broken, endless(caches, n_reads, release)]
         with pytest.raises(error, match="broken"):
-            decode_together(tasks, PAIR)
+            call_together(tasks)
 
     assert_leaves_nothing(run, caches)
 
@@ -210,7 +209,7 @@ def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
         plain = batching.SimpleQueue
         monkeypatch.setattr(batching, "SimpleQueue", lambda: next(queues, None) or plain())
         with pytest.raises(KeyboardInterrupt):
-            decode_together([endless(caches), endless(caches)], PAIR)
+            call_together([endless(caches), endless(caches)])
 
     assert_leaves_nothing(run, caches)
 

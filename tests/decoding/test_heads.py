@@ -126,13 +126,9 @@ def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
     draft = HeadDraft(toy_head(kind, target, np.float32))
     require_cache_memory([target, *draft.models], len(PROMPTS), 12)
 
-    def task(pair, ids):
-        new_rng = partial(RecordingRng, 7)
-        return with_bits(Run(pair, ids, 12, 3, SamplingParams(temperature), new_rng))
-
-    pair = Pair(target, draft, None)
-    together = decode_together([partial(task, ids=ids) for ids in PROMPTS], pair)
-    assert together == [task(pair, ids) for ids in PROMPTS]
+    pair, how = Pair(target, draft, None), (SamplingParams(temperature), partial(RecordingRng, 7))
+    runs = [Run(pair, ids, 12, 3, *how) for ids in PROMPTS]
+    assert decode_together(with_bits, runs) == [with_bits(run) for run in runs]
 
 
 @KINDS

@@ -95,3 +95,16 @@ def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
 
 def test_a_text_that_ends_early_differs_there():
     assert explain_difference(tiny_model(0), [0], [1, 2, 3], [1, 2])["position"] == 2
+
+
+def test_a_difference_after_a_long_prompt_is_explained_in_a_few_passes():
+    """A row at a time through the prompt, too, would take seconds for each hundred tokens."""
+    passes = []
+
+    class Counted(TableModel):
+        def read(self, ids, cache, n_last=1):
+            passes.append(len(ids))
+            return super().read(ids, cache, n_last)
+
+    explain_difference(Counted(1), [0] * 12, [1, 2, 0], [1, 2, 1])
+    assert passes == [14, 11, 12, 13, 14]

@@ -19,6 +19,7 @@ from cli.flags import Settings
 from cli.runs import config_from
 from decoding import auto_k, clock
 from decoding.auto_k import AutoK
+from decoding.clock import Seconds
 from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
@@ -236,6 +237,37 @@ def test_the_prefill_is_timed_apart_and_the_text_is_without_its_end(monkeypatch)
     assert (result["prefill_seconds"], result["seconds"]) == (5, 1.5)
     assert result["token_ids"] == [65, 66, ENCODER.end_of_text]
     assert result["text"] == ENCODER.decode([65, 66]) and result["tokens_per_second"] == 2
+
+
+@pytest.mark.parametrize(
+    "draft, each",
+    [(PAIR.draft, 0.25), (NGrams(), 0.0), (None, 0.0)],
+    ids=["model", "ngram", "none"],
+)
+def test_the_parts_of_each_round(monkeypatch, draft, each):
+    """A row of the target takes 1 second, one of the draft 0.25, the rule 8, probabilities 16."""
+    time = Time()
+    monkeypatch.setattr(clock.time, "perf_counter", time)
+
+    def rule(*asked):
+        time.now += 8
+        return verify(*asked)
+
+    def to_probs(logits):
+        time.now += 16
+        return SamplingParams(1.0)(logits)
+
+    draft = draft and draft.map_models(lambda model: Slow(model, each, time))
+    pair = Pair(Slow(PAIR.target, 1.0, time), draft, None)
+    run = Run(pair, [1, 2, 1], 12, 3, to_probs, rule=rule)
+    prefill, *rounds = run.timed_rounds()
+    assert prefill == (Round([]), Seconds(0, 0, 0))  # it asks for no logits
+    assert [this_round for this_round, _ in rounds] == [*run.rounds()][1:]
+    for this_round, seconds in rounds:
+        n = len(this_round.draft)
+        of_a_draft = each + 16 * bool(each)  # a draft model's tokens are sampled while drafting
+        assert seconds == Seconds(of_a_draft * n, n + 1, 16 + (8 if draft else 0))
+        assert seconds.total == seconds.draft + seconds.target + seconds.rest
 
 
 @pytest.mark.parametrize("slow", [0, 100])

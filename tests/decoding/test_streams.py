@@ -4,12 +4,13 @@ parts of a benchmark, the batches of training.
 
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from table_models import TableModel
-from toys import tiny_model
+from toys import TINY, tiny_model
 
 from decoding.coupled import gumbel_noise
 from decoding.drafts import ModelDraft
@@ -17,7 +18,7 @@ from decoding.load import Pair
 from decoding.streams import Purpose, stream
 from experiments.replay.record import record_texts
 from experiments.replay.recordings import RecordedText, without_checksum
-from experiments.replay.simulate import ReplayedDraft
+from experiments.replay.simulate import prepare_drafters, replay_text
 from sampling import SamplingParams
 
 
@@ -113,12 +114,12 @@ def test_the_batches_of_training_share_no_stream(shared_streams):
 
     ids = np.arange(5000, dtype=np.uint16)
     read = texts.TrainingTexts(ids, ids, written=np.zeros((5, texts.WRITTEN_TOKENS + 1), np.uint16))
-    model = tiny_model(1)
+    model = tiny_model(1, replace(TINY, n_ctx=texts.PROMPT_TOKENS + 4))
     beginnings = ids % model.config.n_vocab
     for i in range(4):
         read.batch(i, 100, 0, 24)
         texts.random_passages(ids, Purpose.VALIDATION, 0, i, 2, 24)
-        with pytest.raises(ValueError):  # the text outgrows the context, behind the first samples
+        with pytest.raises(ValueError):  # the text outgrows the context, after a few samples
             texts.continue_passages(model, beginnings, 0, i, 2)
     assert shared_streams() == []
 
@@ -147,6 +148,7 @@ def test_replayed_coins_are_independent_of_the_recorded_text():
     lines = record_texts(3, to_probs, seed, models, [(i, [0]) for i in range(800)])
     texts = [RecordedText(**without_checksum(line, "log", True)) for line in lines]
     log = SimpleNamespace(texts=texts, to_probs=to_probs, n_vocab=3)
-    rounds = ReplayedDraft(ModelDraft(draft), log, seed).rounds(2)
+    new_drafters = prepare_drafters(ModelDraft(draft), log, seed)
+    rounds = [replay_text(text, new(), K=2) for text, new in zip(texts, new_drafters)]
     accepted = [first.accepted for first, *_ in rounds]
     assert np.mean(accepted) == pytest.approx(0.75, abs=0.1)

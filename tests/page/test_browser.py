@@ -16,7 +16,7 @@ from decoding.theory import speedup
 from experiments.benchmark.intervals import drafting_share
 from page import rules, runs
 from page.report import page_of
-from page.runs import ANSWERS, Request, answers_of, finished_run
+from page.runs import ANSWERS, Request, answers_of, compute_saved_page
 
 pytestmark = pytest.mark.browser
 
@@ -46,7 +46,7 @@ def few_rules(monkeypatch):
 def live(new_page, serve, pair, monkeypatch):
     """A function (view, **options) -> (page, server) with the tiny pair, after its first run."""
 
-    monkeypatch.setattr("decoding.clock.WARMUP_SECONDS", 0.0)
+    monkeypatch.setattr("decoding.costs.WARMUP_SECONDS", 0.0)
     monkeypatch.setitem(runs.FIELDS["temperature"], "value", 0.8)
 
     def call(view="race", models=None, **options):
@@ -169,14 +169,10 @@ def test_a_race_ends_with_a_long_bar_beside_a_short_one_and_plays_from_zero(save
 def test_a_saved_race_plays_by_itself_once(new_page, written):
     address = written(*RUNS["sampled"])[0].as_uri()
     page = new_page(address)
-    assert page.evaluate("race.playing && !race.ended")
-    assert (
-        page.locator("#play").inner_text() == "Pause"
-        and not page.locator("#speedup b").is_visible()
-    )
+    assert page.evaluate("race.playing") and page.locator("#play").inner_text() == "Pause"
     page.locator("#slow").press("Home")
     wait_for(page, "!race.playing")
-    assert page.evaluate("race.time === race.length") and page.locator("#speedup b").is_visible()
+    assert page.evaluate("race.time === race.length")
     assert page.locator("#play").inner_text() == "Play again"
     for stands in (new_page(address + "#pays"), new_page(address, reduced_motion="reduce")):
         assert stands.evaluate("!race.playing && race.time === race.length")
@@ -217,13 +213,25 @@ def test_one_round_is_told_in_four_steps(saved):
     )
 
 
+def test_the_round_that_is_told_replaces_a_whole_word_by_another(saved):
+    page, _ = saved(*RUNS["sampled"])
+    told = page.evaluate("""() => {
+        const item = (r, id, tokens) => ({r, i: tokens.length - 1, id, q: 1, kind: "rejected",
+            round: {draft: [0, 0, 0, 0], tokens}});
+        Object.assign(words, [" the", " old", " wo", "lf", " came"]);
+        const all = [item(0, 1, [0, 0, 2]), item(1, 1, [3, 4]), item(2, 0, [0])];
+        return [tellingItem(all).r, tellingItem(all.slice(0, 1)).r];
+    }""")
+    assert told == [1, 0]
+
+
 @pytest.mark.parametrize("temperature", [0, 1])
 def test_the_race_says_why_both_texts_are_the_same_or_are_not(saved, temperature):
     page, result = saved("--temperature", temperature)
     page.locator("#tab-race").click()
     said = page.locator("#about-texts").inner_text()
     assert ("Both texts are the same, word for word" in said) == result["identical"]
-    assert ("temperature 1 both models draw words by chance" in said) == (temperature == 1)
+    assert ("temperature 1 words are drawn by chance" in said) == (temperature == 1)
     # rounding can part two texts of the likeliest words
     page.evaluate("state.base.plain.tokens.pop(); state.base.settings.temperature = 0")
     page.evaluate("showRace(state.base)")
@@ -345,6 +353,14 @@ def test_every_decision_of_every_run_opens(saved, name):
     assert page.locator("#controls").is_hidden() and page.locator("#save").is_hidden()
 
 
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_the_microscope_speaks_of_coins_only_where_they_decide(saved, temperature):
+    page, _ = saved("--temperature", temperature)
+    for part in ("#drag", "#how-coins", "#rounds .meter"):
+        assert page.locator(part).first.is_visible() == (temperature > 0)
+    assert page.locator("#certain").is_visible() == (temperature == 0)
+
+
 def test_a_click_on_a_token_opens_its_numbers(saved):
     page, _ = saved(*RUNS["sampled"])
     rows = enumerate(json.loads(page.locator("#data").text_content())["rounds"])
@@ -359,8 +375,11 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected guess")
-    about = page.locator(".round").nth(r).inner_text()
-    assert f"{row['accepted']} of {row['examined']} accepted" in about
+        meter, bar = (chips.nth(i).locator(part).bounding_box() for part in (".meter", ".meter i"))
+        assert bar["x"] == meter["x"]
+        assert bar["width"] == pytest.approx(
+            min(1, row["p"][i] / row["q"][i]) * meter["width"], 0.02
+        )
     chips.last.click()  # the correction: the same residual, and the token that came out of it
     assert page.locator(".verdict").inner_text() == "replacement"
     *_, mass = page.locator("#likely .chosen td.number").all_inner_texts()
@@ -533,7 +552,7 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
     paths = [tmp_path / "run.html", tmp_path / "play.html"]
     download.value.save_as(paths[0])
     assert served.token not in paths[0].read_text(encoding="utf-8")
-    write_atomically(paths[1], page_of(finished_run(*loaded(pair), unheard)))
+    write_atomically(paths[1], page_of(compute_saved_page(*loaded(pair), unheard)))
     kept = "[state.base.figures.token_ids, state.rules.map(row => row.tokens)]"
     for path in paths:
         assert path.stat().st_size < 400_000
@@ -546,6 +565,8 @@ def test_a_saved_run_needs_no_server(live, few_rules, new_page, pair, tmp_path):
         assert again.evaluate("state.rules.length") == len(FEW)
         assert_in_words(again)
     # of the command's two runs, one has random words; the costs and rules are those of both
+    again.locator("#tab-microscope").click()
+    assert again.locator("#chance").is_visible()
     again.locator("#tab-race").click()
     again.set_viewport_size({"width": 360, "height": 740})
     places = []
@@ -616,6 +637,13 @@ def test_bars_keep_their_colours_where_colours_are_forced(saved):
     plain = page.evaluate(colours)
     page.emulate_media(forced_colors="active")
     assert page.evaluate(colours) == plain and len({*plain}) > 5
+    # underlined is what the large model writes itself, and nothing else
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    for kind, is_own in (("correction", True), ("draft", False)):
+        line = page.locator(f"#text .{kind}").first.evaluate(
+            "e => getComputedStyle(e).borderBottomColor"
+        )
+        assert (line != ground) == is_own
 
 
 def test_the_sheet_hides_no_token_that_has_the_focus_and_folds(saved):
@@ -687,6 +715,8 @@ def test_the_keyboard_reaches_everything(live, few_rules):
         for _ in range(45):
             page.keyboard.press("Tab")
             seen.add(page.evaluate("document.activeElement.id"))
+            assert page.evaluate("""(e => !e || getComputedStyle(e).outline.includes("solid 3px"))(
+                document.querySelector(":focus-visible"))""")
         assert wanted[view] <= seen, wanted[view] - seen
 
 

@@ -9,7 +9,7 @@ from live import PROMPT, SETTINGS, loaded, unheard
 
 from decoding.difference import first_difference
 from page import rules
-from page.rules import ALL_RULES, distribution_row, rule_rows
+from page.rules import ALL_RULES, compare_rules, distribution_row
 from page.runs import Request
 from proving import inexact_rules
 from proving.distance import distance_and_errors, toy_distributions
@@ -27,7 +27,7 @@ def asked(folder, draft="0.7M-17M", **settings):
 def rows_of(pair, **settings):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
-        return {row["name"]: row for row in rule_rows(*asked(pair, **settings), unheard)}
+        return {row["name"]: row for row in compare_rules(*asked(pair, **settings), unheard)}
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
 @pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
 def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
     given = asked(pair, draft, n_tokens_to_generate=20)
-    row = rules.text_row(ALL_RULES["shared noise"], *given, unheard)
+    row = rules.decode_with_rule(ALL_RULES["shared noise"], *given, unheard)
     flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
     result = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
     assert row["tokens"] == result["speculative"]["token_ids"]
@@ -76,7 +76,7 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
 
     monkeypatch.setattr(inexact_rules, "cascade", watched)
     rule = dataclasses.replace(ALL_RULES["speculative cascade"], decide=watched)
-    list(rules.rounds_of(rule, *asked(pair, temperature=0.0, n_tokens_to_generate=12)))
+    list(rules.rounds_with_rule(rule, *asked(pair, temperature=0.0, n_tokens_to_generate=12)))
     monkeypatch.setitem(ALL_RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
     assert {*rows} == {1}

@@ -122,7 +122,7 @@ def test_costs_are_in_passes_over_one_row(pair, draft):
 def test_a_pass_over_more_tokens_never_costs_less(pair, monkeypatch):
     """Whatever the turns measured: a v below 1 would promise a speedup without one right guess."""
     found = {1: [(0.1, 0.8), (0.3, 1.4)], 2: [(0.1, 0.7), (0.1, 1.2)], 3: [(0.2, 1.3), (0.2, 1.5)]}
-    monkeypatch.setattr("page.runs.measure_costs", lambda *_: ([0.1, 0.2], found))
+    monkeypatch.setattr("page.runs.measure_costs_in_turns", lambda *_: ([0.1, 0.2], found))
     measured = measure_pair(*loaded(pair), Request(), unheard)
     assert measured["v"] == pytest.approx([1, 1.1, 1.1, 1.4])
     first, second = measured["turns"]

@@ -7,36 +7,29 @@ import pytest
 from command_line import PROMPT, assert_refused
 from live import data_of
 
-from checkpoints.errors import InputError
 from proving import limits
 from proving.distance import distance_and_errors, toy_distributions
 from proving.mistakes import MISTAKES
 from proving.own_rule import ReaderModule
 
 SOLUTIONS = "exercises.solutions"
-COMPARE = """
-def verify_7(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        y = sample(p[i])
-        if y != x:
-            return i, y
-    return len(draft), sample(p[len(draft)])
+# what the modules of the tests begin with
+HEAD = """
+import random
+from exercises.solutions import verify_7 as right_rule
+from wrong_answers import *
 """
-FROM_P = """
-def verify_7(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if not accept(p[i][x] / q[i][x]):
-            return i, sample(p[i])
-    return len(draft), sample(p[len(draft)])
-"""
+FROM_P = "verify_7 = rule(replacement=lambda p, q: p)\n"
+NEARLY = "verify_7 = rule(ratio=lambda p, q: p / (q + 1e-6))\n"
+RIGHT = "verify_7 = right_rule\n"
 
 
 @pytest.fixture
 def module(tmp_path):
     """A function: the source of a module -> its file."""
 
-    def write(source):
-        (tmp_path / "own.py").write_text(source)
+    def write(source, head=HEAD):
+        (tmp_path / "own.py").write_text(head + source)
         return str(tmp_path / "own.py")
 
     return write
@@ -59,7 +52,7 @@ def test_a_right_rule_may_toss_where_nothing_is_drafted(module):
     head += "import exercises.solutions\n@dataclass\nclass Sure:\n    heads: float = 1.0\n"
     rule = "def block_11(draft, p, q, sample, accept):\n    assert accept(Sure().heads)\n"
     rule += "    return exercises.solutions.block_11(draft, p, q, sample, accept)\n"
-    assert ReaderModule(module(head + rule)).rule_figures("block")["rule_distance"] < 1e-12
+    assert ReaderModule(module(rule, head)).enumerate_rule("block")["rule_distance"] < 1e-12
 
 
 def test_a_greedy_loop_writes_the_text_that_it_should(as_json, cli):
@@ -79,16 +72,19 @@ def test_a_wrong_rule_has_the_distance_of_the_mistake_that_it_makes(as_json, mod
     assert own["own_loop"] is None
 
 
-def test_a_wrong_loop_has_its_distance(module):
-    path = module("def speculative_9(target, draft, ids, n, *rest): return [0] * n")
-    assert 0 < ReaderModule(path).loop_distance() <= 1
+@pytest.mark.parametrize("returned", ["[0] * n", "solved(target, draft, ids, n, *rest[:-1], None)"])
+def test_a_wrong_loop_has_its_distance(module, returned):
+    """Also one that writes on after the end."""
+    source = "from exercises.solutions import speculative_9 as solved\n"
+    source += f"def speculative_9(target, draft, ids, n, *rest): return {returned}"
+    assert 0 < ReaderModule(module(source)).enumerate_loop() <= 1
 
 
 def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
     """Sampling from p and comparing is exact, and keeps fewer drafts."""
     right = as_json("--n_tokens_to_generate=2", f"--rule={SOLUTIONS}")
     block = as_json("--n_tokens_to_generate=2", f"--rule={SOLUTIONS}", "--verification=block")
-    path = module(COMPARE)
+    path = module("verify_7 = compare_each")
     compared = as_json("--n_tokens_to_generate=2", "--rule", path)
     assert compared["rule_distance"] < 1e-12
     keeps = [one["rule_keeps"] for one in (compared, right, block)]
@@ -100,20 +96,19 @@ def test_what_a_rule_keeps_stands_beside_its_distance(as_json, cli, module):
 
 
 def test_a_block_rule_that_is_wrong_from_the_third_draft_on_is_wrong(module):
-    own = ReaderModule(module("from wrong_answers import previous_ratio_only as block_11"))
-    assert own.rule_figures("block")["rule_distance"] > 1e-3
+    own = ReaderModule(module("block_11 = previous_ratio_only"))
+    assert own.enumerate_rule("block")["rule_distance"] > 1e-3
 
 
 def test_what_a_rule_prints_is_no_part_of_the_json_object(as_json, module):
-    loud = "print('loaded')\n" + FROM_P.replace("    for", "    print('called')\n    for")
-    own = as_json("--n_tokens_to_generate=2", "--rule", module(loud), note="called")
-    assert own["rule_distance"] > 0
+    loud = "print('loaded')\ndef verify_7(*how):\n    print('called')\n    return right_rule(*how)"
+    as_json("--n_tokens_to_generate=2", "--rule", module(loud), note="called")
 
 
 def test_rules_of_two_texts_at_once_leave_stdout_alone(module, capsys):
     """Two threads decode: the second begins before the first ends, and a result is written."""
     own = ReaderModule(module("def verify_7(*arguments):\n    print('called')\n    return 0, 0"))
-    first, second = own.answer("verify_7"), own.answer("verify_7")
+    first, second = own.guard("verify_7"), own.guard("verify_7")
     with first as rule:
         second.__enter__()
         rule()
@@ -123,23 +118,39 @@ def test_rules_of_two_texts_at_once_leave_stdout_alone(module, capsys):
     assert capsys.readouterr() == ("result\nend\n", "called\n")
 
 
+LOOP = RIGHT + "def speculative_9(*how):"
+HOW = "draft, p, q, sample, accept"
+
+
 @pytest.mark.parametrize(
     "source, shown",
     [
-        ("def verify_7(*arguments): return 1 / 0", "ZeroDivisionError"),
+        ("def verify_7(*how): return 1 / 0", "ZeroDivisionError"),
         ("def verify_7(draft, *rest): return len(draft) + 1, 0", "verify_7"),
-        ("def verify_7(*arguments): return 0.5, 0", "0.5"),
-        ("def verify_7(*arguments): return 0", "two whole numbers"),
-        ("import sys\ndef verify_7(*arguments): sys.exit(3)", "SystemExit: 3"),
-        ("import sys\nsys.exit()", "SystemExit"),
-        (FROM_P + "def speculative_9(*arguments): return [0.5]", "speculative_9"),
-        (FROM_P.replace("sample(p[i])", "sample(p[i] - q[i])"), "sum to 1"),
-        (FROM_P + "def speculative_9(*arguments): return None", "speculative_9"),
-        (FROM_P + "def speculative_9(*arguments): return [0, 3]", "speculative_9"),
+        ("def verify_7(*how): return 0.5, 0", "0.5"),
+        ("def verify_7(*how): return 0", "two whole numbers"),
+        ("def verify_7(*how): right_rule(*how)", "returns None"),
+        ("def verify_7(*how): exit(3)", "SystemExit: 3"),
+        ("exit()", "SystemExit"),
+        ("verify_7 = rule(replacement=lambda p, q: p - q)", "sum to 1"),
+        ("verify_7 = 3", "expected a function"),
         ("def verify_7(:", "SyntaxError"),
+        (f"{LOOP} return [0.5]", "speculative_9"),
+        (f"{LOOP} return None", "speculative_9"),
+        (f"{LOOP} return [0, 3]", "speculative_9"),
+        (f"{LOOP}\n    while True: yield 1", "expected a list"),
+        (f"{LOOP}\n    while True: pass", "does not end"),
+        ("def verify_7(*how):\n    while True: pass", "does not end"),
+        (f"def verify_7({HOW}):\n    while True: accept(0.5)", "does not end"),
+        (
+            f"def verify_7({HOW}):\n"
+            "    return right_rule(draft, p, q, sample, lambda ratio: random.random() < ratio)",
+            "of your own",
+        ),
     ],
 )
-def test_what_fails_in_a_module_is_one_line(cli, module, source, shown):
+def test_what_fails_in_a_module_is_one_line(cli, module, monkeypatch, source, shown):
+    monkeypatch.setattr(limits, "MAX_SECONDS", 1)
     path = module(source)
     assert_refused(cli("--rule", path), "--rule", path, shown)
 
@@ -176,87 +187,55 @@ def test_the_trace_and_the_page_of_the_solutions_are_those_of_the_project(
 
 # ---------------------------------------------------------------- answers that slipped through
 
-ACCEPT = """
-def verify_7(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if not accept(p[i][x] / q[i][x]):
-            missing = np.maximum(p[i] - q[i], 0)
-            return i, sample(missing / missing.sum())
-    return len(draft), sample(p[len(draft)])
-"""
-NUMPY = "import numpy as np\nimport random\n"
-IN_PLACE = ACCEPT.replace("np.maximum(p[i] - q[i], 0)", "p[i]; missing -= q[i]")
-IN_PLACE = IN_PLACE.replace(
-    "            return", "            missing[missing < 0] = 0\n            return"
-)
-
 
 @pytest.mark.parametrize(
-    "right, wrong",
+    "answer",
     [
-        ("enumerate(draft)", "enumerate(draft[:3])"),
-        ("enumerate(draft)", "enumerate(draft[:4])"),
-        ("len(draft), sample(p[len(draft)])", "len(draft), sample(p[min(len(draft), 4)])"),
-        ("np.maximum(p[i] - q[i], 0)", "np.array([max(p[i][t] - q[i][t], 0) for t in range(3)])"),
-        ("/ q[i][x]", "/ (q[i][x] + 1e-6)"),
+        "rule(verified=lambda i: i < 3)",
+        "rule(verified=lambda i: i < 4)",
+        "rule(bonus=lambda p, q, n: p[min(n, 4)])",
+        "rule(replacement=three_tokens)",
+        "rule(ratio=lambda p, q: p / (q + 1e-6))",
     ],
 )
-def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, right, wrong):
-    assert ACCEPT.count(right) == 1
-    wrong = ACCEPT.replace(right, wrong).replace("range(3)", "range(min(3, len(p[i])))")
-    if "range" in wrong:  # the shape of what it samples from does not say so
-        wrong = wrong.replace("missing / missing.sum()", "missing / max(missing.sum(), 1e-9)")
-    try:
-        assert ReaderModule(module(NUMPY + wrong)).rule_figures("token")["rule_distance"] > 1e-9
-    except InputError as error:
-        assert "expected probabilities" in str(error)
+def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, answer):
+    own = ReaderModule(module(f"verify_7 = {answer}"))
+    assert own.enumerate_rule("token")["rule_distance"] > 1e-9
 
 
 def test_a_small_distance_is_not_said_to_be_none(cli, module):
-    path = module(NUMPY + ACCEPT.replace("/ q[i][x]", "/ (q[i][x] + 1e-6)"))
-    (line,) = (line for line in cli("--rule", path).out.splitlines() if "Your rule" in line)
+    (line,) = (
+        line for line in cli("--rule", module(NEARLY)).out.splitlines() if "Your rule" in line
+    )
     assert "0.0000" not in line and "e-0" in line
 
 
-@pytest.mark.parametrize(
-    "source, said",
-    [
-        (ACCEPT.replace("accept(p", "accept(1 + 0 * p"), None),
-        (ACCEPT.replace("accept(p[i][x]", "(random.random() < p[i][x]"), "of your own"),
-        (ACCEPT.replace("return len", "len"), "returns None"),
-        (ACCEPT.replace("for i", "while True: pass\n    for i"), "does not end"),
-        (ACCEPT.replace("for i", "while True: accept(0.5)\n    for i"), "does not end"),
-        (ACCEPT + "def speculative_9(*how):\n    while True: yield 1\n", "expected a list"),
-        (ACCEPT + "def speculative_9(*how):\n    while True: pass\n", "does not end"),
-        ("verify_7 = 3", "expected a function"),
-    ],
-)
-def test_what_does_not_end_or_has_its_own_chance_is_one_line(
-    cli, module, monkeypatch, source, said
-):
-    monkeypatch.setattr(limits, "MAX_SECONDS", 1)
-    done = cli("--rule", module(NUMPY + source), "--n_tokens_to_generate=2")
-    if said:
-        assert_refused(done, said)
-    else:
-        assert done.code == 0
+IN_PLACE = """
+def subtract(p, q):
+    p -= q
+    p[p < 0] = 0
+    return p / p.sum()
+
+verify_7 = rule(replacement=subtract)
+"""
+BY_SAMPLE = f"""
+def verify_7({HOW}):
+    return right_rule(draft, p, q, sample, lambda a: sample([max(0, 1 - a), min(1, a)]))
+"""
 
 
 def test_a_rule_may_change_what_it_is_given(as_json, module):
     """The figures are those of the arrays before; a coin may be sampled from a list."""
     flags = ("--temperature=1", "--n_tokens_to_generate=20")
-    right = as_json(*flags, "--rule", module(NUMPY + ACCEPT))
-    own = as_json(*flags, "--rule", module(NUMPY + IN_PLACE))
+    right = as_json(*flags, "--rule", SOLUTIONS)
+    own = as_json(*flags, "--rule", module(IN_PLACE))
     assert own["rule_distance"] < 1e-12 and own["rule_keeps"] == right["rule_keeps"]
     assert own["speculative"]["token_ids"] == right["speculative"]["token_ids"]
-    by_sample = ACCEPT.replace(
-        "not accept(p[i][x] / q[i][x])", "sample([a := min(1, p[i][x] / q[i][x]), 1 - a])"
-    )
-    assert as_json(*flags, "--rule", module(NUMPY + by_sample))["rule_distance"] < 1e-12
+    assert as_json(*flags, "--rule", module(BY_SAMPLE))["rule_distance"] < 1e-12
 
 
 def test_rounds_keep_what_the_rule_was_given(module):
-    rule = ReaderModule(module(NUMPY + IN_PLACE)).rule("token")
+    rule = ReaderModule(module(IN_PLACE)).rule("token")
     p, q = np.array([[0.5, 0.3, 0.2]] * 2), np.array([[0.2, 0.4, 0.4]])
     before = p.copy(), q.copy()
     tossing_tails = SimpleNamespace(sample=lambda p: int(p.argmax()), accept=lambda ratio: False)
@@ -268,13 +247,13 @@ def test_rounds_keep_what_the_rule_was_given(module):
     "flags, said",
     [
         (["--rule", FROM_P], False),
-        (["--rule", ACCEPT], True),
+        (["--rule", RIGHT], True),
         (["--mistake", "resample-from-p"], False),
         ([], True),
     ],
 )
 def test_only_a_right_run_is_said_to_be_of_one_distribution(cli, module, flags, said):
-    flags = [module(NUMPY + flag) if "def " in flag else flag for flag in flags]
+    flags = [module(flag) if "verify_7" in flag else flag for flag in flags]
     shown = cli(*flags, "--temperature=1", "--n_tokens_to_generate=20").out
     assert "The two texts differ" in shown
     assert ("as two samples from one distribution do" in shown) == said

@@ -18,7 +18,7 @@ from decoding.ngrams import NGrams
 from decoding.run import RecordingRng, Run
 from experiments.replay.record import record_text
 from experiments.replay.recordings import RecordedText
-from experiments.replay.simulate import CoinDrafter, ReplayedDraft, measure_ratios, replay_text
+from experiments.replay.simulate import CoinDrafter, measure_ratios, prepare_drafters, replay_text
 from proving.enumeration import chain_rule, enumerate_branches
 from sampling import NeuralDrafter, Rng, SamplingParams, speculative
 
@@ -41,8 +41,8 @@ def test_greedy_replay_is_the_live_run_round_by_round(models, which, K):
     for ids in ([72, 69, 76], [83, 72, 83, 72, 83]):
         text = RecordedText(**record_text(Run(Pair(target, None, None), ids, 20)))
         rounds = list(Run(Pair(target, drafts[which], None), ids, 20, K).rounds())[1:]
-        drafter = ReplayedDraft(drafts[which], log_of(text, SamplingParams()), 0).drafter_of(0)
-        assert replay_text(text, drafter, K) == rounds
+        (new_drafter,) = prepare_drafters(drafts[which], log_of(text, SamplingParams()), 0)
+        assert replay_text(text, new_drafter(), K) == rounds
         assert sum((one.tokens for one in rounds), []) == text.tokens
 
 
@@ -52,8 +52,8 @@ def test_rounds_of_n_grams_follow_from_the_text_at_any_temperature(models, tempe
     run = Run(Pair(models[0], NGrams(), None), ids, 40, 3, to_probs, partial(RecordingRng, 1))
     rounds = list(run.rounds())[1:]
     text = RecordedText(ids, sum((one.tokens for one in rounds), []))
-    drafter = ReplayedDraft(NGrams(), log_of(text, to_probs), 0).drafter_of(0)
-    assert replay_text(text, drafter, 3) == rounds and any(one.accepted for one in rounds)
+    (new_drafter,) = prepare_drafters(NGrams(), log_of(text, to_probs), 0)
+    assert replay_text(text, new_drafter(), 3) == rounds and any(one.accepted for one in rounds)
 
 
 def structure(rounds):
@@ -95,8 +95,8 @@ def test_the_end_of_the_drafts_context():
     draft, ids, tokens = TableModel(2, n_ctx=5), [0, 1], [1] * 6
     text = RecordedText(ids, tokens, [1.0] * 6)
     assert len(measure_ratios(draft, text, SamplingParams(1.0))) == 4
-    replayed = ReplayedDraft(ModelDraft(draft), log_of(text, SamplingParams(1.0), 3), 0)
-    drafter = replayed.drafter_of(0)
+    (new_drafter,) = prepare_drafters(ModelDraft(draft), log_of(text, SamplingParams(1.0), 3), 0)
+    drafter = new_drafter()
     live = NeuralDrafter(draft, SamplingParams(1.0), Rng(0))
     for end in range(2, 8):
         begin = (ids + tokens)[:end]

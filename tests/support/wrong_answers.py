@@ -102,30 +102,21 @@ def toss_of_the_overlap(p, q, sample, accept):
     return sample(p), accept(np.minimum(p, q).sum())
 
 
-def rule(replacement=right.residual_3, bonus=lambda p, q, n: p[n]):
-    """verify_7 with another residual or another row for the bonus."""
+def rule(
+    replacement=right.residual_3,
+    bonus=lambda p, q, n: p[n],
+    ratio=lambda p, q: p / q,
+    verified=lambda i: True,
+):
+    """verify_7 with another residual, bonus row or ratio, or with drafts that no coin decides."""
 
     def verify(draft, p, q, sample, accept):
         for i, x in enumerate(draft):
-            if not accept(p[i][x] / q[i][x]):
+            if verified(i) and not accept(ratio(p[i][x], q[i][x])):
                 return i, sample(replacement(p[i], q[i]))
         return len(draft), sample(bonus(p, q, len(draft)))
 
     return verify
-
-
-def third_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if i < 2 and not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
-
-
-def first_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if i and not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
 
 
 def compare_each(draft, p, q, sample, accept):
@@ -153,6 +144,10 @@ def half_of_the_overlap(draft, p, q, sample, accept):
 
 def plain(draft, p, q, sample, accept):
     return 0, sample(p[0])
+
+
+def a_small_number_less(draft, p, q, sample, accept):
+    return right.verify_7(draft, p, q, sample, lambda ratio: accept(ratio * (1 - 1e-10)))
 
 
 def half_a_number(draft, p, q, sample, accept):
@@ -242,6 +237,11 @@ def ids_grow(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return text
 
 
+def siblings_grow(target, draft_model, ids, *rest):
+    ids += right.siblings_12(target, draft_model, list(ids), *rest)
+    return ids[1:]
+
+
 def loop(verify=right.verify_7, drafted=lambda K, room: min(K, room - 1), stops=None, asks=1):
     """speculative_9 with another rule, number of drafts or end, or which asks for q again."""
 
@@ -316,6 +316,15 @@ def reads_all_again(target, draft_model, *rest):
     return right.speculative_9(afresh(target), afresh(draft_model), *rest)
 
 
+def by_catching_up(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    def with_cache(forward, n_last):
+        cache = SimpleNamespace(ids=[])
+        return lambda ids: right.catch_up_8(ids, cache, min(n_last, len(ids)), forward)
+
+    models = with_cache(target, K + 1), with_cache(draft_model, 1)
+    return right.speculative_9(*models, ids, n_tokens, K, sample, accept, end)
+
+
 def not_rolled_back(ids, cache, n_last, forward):
     return forward(ids[-n_last:] if cache.ids else ids, cache)[-n_last:]
 
@@ -352,6 +361,15 @@ def drafter(propose, prefill=None):
 
 def uniform(n_vocab, n):
     return np.full((n, n_vocab), 1 / n_vocab)
+
+
+def one_hot(n_vocab, n, token=1):
+    return np.eye(n_vocab)[[token] * n]
+
+
+def constant(tokens=lambda k: [1] * k, q=one_hot):
+    """A drafter of the same tokens always: tokens(k), and q(n_vocab, k)."""
+    return drafter(lambda n_vocab, sample, ids, k: (tokens(k), q(n_vocab, k)))
 
 
 def changes_its_ids(n_vocab, sample, ids, k):
@@ -505,13 +523,6 @@ def one_coin(draft, p, q, sample, accept):
 def all_coins_counted(draft, p, q, sample, accept):
     n = sum(accept(p[i][x] / q[i][x]) for i, x in enumerate(draft))
     return n, sample(right.residual_3(p[n], q[n]) if n < len(draft) else p[n])
-
-
-def fourth_unverified(draft, p, q, sample, accept):
-    for i, x in enumerate(draft[:3]):
-        if not accept(p[i][x] / q[i][x]):
-            return i, sample(right.residual_3(p[i], q[i]))
-    return len(draft), sample(p[len(draft)])
 
 
 def waits_for_room(target, draft_model, ids, n_tokens, K, sample, accept, end):
@@ -706,7 +717,7 @@ WRONG = {
         "overflows": ("nan", overflowing),
         "the temperature is ignored": ("expected", lambda x, t: right.temperature_2(x, 1.0)),
         "ties share at temperature 0": (
-            "0.0): [0, 0.5, 0.5], expected [0, 1, 0]",
+            "0.0): [0, 0.5, 0.5, 0], expected [0, 1, 0, 0]",
             lambda x, t: softmax(x / max(t, 1e-6)),
         ),
         "1e-9 is taken for 1": (
@@ -714,10 +725,27 @@ WRONG = {
             lambda x, t: right.temperature_2(x, t if t > 1e-6 or not t else 1),
         ),
         "in place": ("changes its arguments", logits_in_place),
+        "no return": ("it returns None", lambda logits, T: None),
+        "times the temperature": (
+            "expected [0.1189",
+            lambda x, T: softmax(x * T) if T else right.temperature_2(x, 0),
+        ),
+        "a small number more": ("differs by", lambda x, T: softmax(x / (T + 1e-8))),
+        "float32": (
+            "differs by",
+            lambda x, T: right.temperature_2(x.astype(np.float32), T),
+        ),
+        "text": ("expected numbers", lambda logits, T: "softmax"),
+        "three tokens": ("(4,)", lambda x, T: right.temperature_2(x if T else x[:3], T)),
     },
     "acceptance_1": {
         "the other part": ("expected", lambda p, q: abs(p - q).sum() / 2),
         "0 / 0": ("nan", lambda p, q: (q * np.minimum(1, p / q)).sum()),
+        "not added up": ("the shape of", lambda p, q: np.minimum(p, q)),
+        "a small number more": (
+            "differs by 1e-08",
+            lambda p, q: (q * np.minimum(1, p / (q + 1e-8))).sum(),
+        ),
     },
     "residual_3": {
         "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", lambda p, q: np.maximum(p - q, 0)),
@@ -727,11 +755,28 @@ WRONG = {
             lambda p, q: p if np.allclose(p, q) else right.residual_3(p, q),
         ),
         "in place": ("changes its arguments", p_in_place),
+        "swapped": ("[0, 0.3333, 0.6667], expected [1, 0, 0]", lambda p, q: right.residual_3(q, p)),
+        "argmax": (
+            "[1, 0, 0], expected [0.75, 0.25, 0]",
+            lambda p, q: np.eye(len(p))[(p - q).argmax()],
+        ),
+        "three tokens": ("the shape of", three_tokens),
+        "a small number more": (
+            "which differs by 3e-10",
+            lambda p, q: np.maximum(p - q, 0) / (np.maximum(p - q, 0).sum() + 1e-10),
+        ),
+        "no function": ("expected a function", np.array([1, 0, 0])),
     },
     "nucleus_4": {
         "a threshold": ("expected", lambda p, top_p: np.where(p >= 1 - top_p, p, 0)),
         "one more where it is reached exactly": ("0.5): ", nucleus_above),
         "ties are all kept": ("0.75): [0.25, 0.5, 0.25], expected", tied_at_the_threshold),
+        "sorted": (
+            "[1, 0, 0, 0], expected [0, 1, 0, 0]",
+            lambda p, top_p: np.sort(right.nucleus_4(p, top_p))[::-1],
+        ),
+        "not scaled": ("0.4", lambda p, top_p: np.where(right.nucleus_4(p, top_p) > 0, p, 0)),
+        "four tokens": ("the shape of", lambda p, top_p: right.nucleus_4(p[:4], top_p)),
     },
     "speedup_5": {
         "0 at a = 1": (
@@ -743,6 +788,14 @@ WRONG = {
             lambda a, K, c, v: (1 + a * K) / (K * c + v),
         ),
         "v is ignored": ("expected", lambda a, K, c, v: right.speedup_5(a, K, c, 1)),
+        "five drafts": (
+            "K=9",
+            lambda a, K, c, v: sum(a**n for n in range(min(K, 5) + 1)) / (K * c + v),
+        ),
+        "no bonus": (
+            "1, expected 1.3",
+            lambda a, K, c, v: sum(a**n for n in range(K)) / (K * c + v),
+        ),
     },
     "catch_up_8": {
         "everything again": ("fed: [5], expected [1]", whole_text),
@@ -752,6 +805,10 @@ WRONG = {
         ),
         "two rows at most": ("the rows of the last 3 ids", two_rows_at_most),
         "ids are emptied": ("the ids afterwards: []", ids_cleared),
+        "the cache is another": (
+            "in the cache in the end: []",
+            lambda ids, cache, n, forward: forward(ids, SimpleNamespace(ids=[]))[-n:],
+        ),
     },
     "one_token_6": {
         "sample(p), True": ("said to be the draft", lambda p, q, sample, accept: (sample(p), True)),
@@ -779,6 +836,26 @@ WRONG = {
             "`sample` is never called",
             lambda p, q, sample, accept: (int(q.argmax()), True),
         ),
+        "swapped": ("0.8800 of the drafts", one_token(lambda p, q: q / p)),
+        "argmax": (
+            "right [0.1928, 0.5711, 0.236]",
+            one_token(replacement=lambda p, q: np.eye(len(p))[(p - q).argmax()]),
+        ),
+        "a small number more": (
+            "distance of 1e-08; 0.7000 of the drafts are kept, 0.7000 can be, the sum of "
+            "min(p, q); the first token: yours [0.5, 0.3, 0.2], right [0.5, 0.3, 0.2], which "
+            "differ by 1e-08",
+            one_token(lambda p, q: p / (q + 1e-8)),
+        ),
+        "a coin of its own": ("no randomness or state of your own", own_coin),
+        "state of its own": ("no randomness or state of your own", every_second_run),
+        "three tokens": ("right [0.4354, 0.0001706, 0.3006", one_token(replacement=three_tokens)),
+        "no return": ("it returns None", no_return),
+        "all ratios": ("accept(array(", toss_of_all_ratios),
+        "all flags": ("whether it is a draft", flags_of_all_tokens),
+        "changed before the toss": ("accept(", changed_before_the_toss),
+        "without end": ("it does not end within", again_and_again),
+        "exit": ("it ends the program", leaves),
     },
     "verify_7": {
         "the draft is sampled again": ("it samples from q = [0.2, 0.4, 0.4]", sampled_again),
@@ -804,23 +881,44 @@ WRONG = {
         ),
         "the first draft is not verified": (
             "the first token: yours [0.2, 0.4, 0.4]",
-            first_unverified,
+            rule(verified=lambda i: i > 0),
         ),
-        "the third draft is not verified": ("K = 5: a total variation distance", third_unverified),
+        "the third draft is not verified": (
+            "K = 5: a total variation distance",
+            rule(verified=lambda i: i < 2),
+        ),
         "compare": ("on average 0.3000 drafts are kept, by the right rule 0.7000", compare_each),
         "only where p is 1": ("0.0000 drafts are kept", where_p_is_1),
         "half of min(p, q)": ("0.3500 drafts are kept", half_of_the_overlap),
         "plain decoding": ("0.0000 drafts are kept", plain),
         "half a number": ("0.5", half_a_number),
+        "a small number less": ("which differ by 5e-11", a_small_number_less),
         "a list of tokens": (
             "expected two whole numbers",
             lambda draft, p, q, sample, accept: [*draft, sample(p[-1]), 0],
+        ),
+        "heads at last": ("it does not end", waits_for_heads),
+        "a larger p at last": ("it does not end within", waits_for_a_larger_p),
+        "rows one further": ("the first token: yours", rows_one_further),
+        "the rejected is counted": ("the first token: yours", counts_the_rejected),
+        "the first decides": ("0.8000 drafts are kept", returns_after_the_first),
+        "one coin": ("after (1,): yours [0.3, 0.45, 0.25]", one_coin),
+        "all coins are counted": ("the first token: yours", all_coins_counted),
+        "three tokens": ("K = 2: a total", rule(replacement=three_tokens)),
+        "the fourth draft is not verified": ("K = 5: a total", rule(verified=lambda i: i < 3)),
+        "three drafts": (
+            "K = 5: the distribution is right",
+            lambda draft, p, q, sample, accept: right.verify_7(draft[:3], p, q, sample, accept),
         ),
     },
     "block_11": {
         "the token rule": ("by block verification", right.verify_7),
         "the residual of tokens": ("total variation distance", block_with_the_residual_of_tokens),
         "the ratio before only": ("K = 5: a total variation distance", previous_ratio_only),
+        "three drafts": (
+            "K = 5: the distribution is right",
+            lambda draft, p, q, *rest: right.block_11(draft[:3], p, q[:3], *rest),
+        ),
     },
     "two_drafts_10": {
         "one draft": ("are by two tries in turn; expected more", right.one_token_6),
@@ -831,6 +929,7 @@ WRONG = {
         "sample(p), True": ("said to be the draft", lambda p, q, sample, accept: (sample(p), True)),
         "without replacement": ("said to be the draft", drafts(2, replacement=False)),
         "three": ("3 drafts are sampled from q, expected 2", drafts(3)),
+        "one residual for both": ("total variation distance", one_residual_for_both),
     },
     "speculative_9": {
         "plain decoding, and a useless draft": ("passes of the target", no_drafting),
@@ -854,158 +953,6 @@ WRONG = {
         ),
         "a pass for each place": ("or fewer: one a round", a_pass_for_each_place),
         "ids grow": ("the ids that it was given, afterwards", ids_grow),
-    },
-    "cached_14": {
-        "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
-        "a rejected draft stays": ("", replaced(right.cached_14, catch_up_8=not_rolled_back)),
-        "another rule": (
-            "right [",
-            replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
-        ),
-    },
-    "siblings_12": {
-        "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
-        "residual of p": (
-            "total variation distance",
-            replaced(right.siblings_12, residual_3=lambda p, q: p),
-        ),
-        "plain decoding": (
-            "the mean number of tokens",
-            lambda target, draft, ids, sample, accept: [sample(target(ids)[-1])],
-        ),
-    },
-    "drafter_13": {
-        "never": ("it never drafts", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
-        "q is not what it was sampled from": (
-            "q says",
-            drafter(lambda n, sample, ids, k: ([1] * k, uniform(n, k))),
-        ),
-        "q does not sum to 1": (
-            "sum to 1",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.ones((k, n)))),
-        ),
-        "one-hot at another token": (
-            "q says 0",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[2] * k])),
-        ),
-        "more than k": (
-            "tokens at most",
-            drafter(lambda n, sample, ids, k: ([1] * 4, np.eye(n)[[1] * 4])),
-        ),
-        "another vocabulary": (
-            "the shape of q",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n + 1)[[1] * k])),
-        ),
-        "changes ids": ("the ids afterwards", drafter(changes_its_ids)),
-        "the first text for ever": ("another text", remembers_the_first_text),
-        "drops a token for what it is": ("q says", drafter(drops_a_token)),
-        "one-hot where nothing was seen": ("q says 1", drafter(one_hot_where_unseen)),
-        "token -1": (
-            "expected tokens from 0",
-            drafter(lambda n, sample, ids, k: ([-1] * k, np.eye(n)[[-1] * k])),
-        ),
-        "an array of tokens": (
-            "returns ndarray",
-            drafter(lambda n, sample, ids, k: (np.ones(k, int), np.eye(n)[[1] * k])),
-        ),
-        "a tuple of tokens": (
-            "returns tuple",
-            drafter(lambda n, sample, ids, k: ((1,) * k, np.eye(n)[[1] * k])),
-        ),
-        "a list of rows": (
-            "and list",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[1] * k].tolist())),
-        ),
-    },
-}
-
-MORE = {  # in the style of students
-    "temperature_2": {
-        "no return": ("it returns None", lambda logits, T: None),
-        "times the temperature": (
-            "expected [0.1189",
-            lambda x, T: softmax(x * T) if T else right.temperature_2(x, 0),
-        ),
-        "a small number more": ("differs by", lambda x, T: softmax(x / (T + 1e-8))),
-        "float32": (
-            "differs by",
-            lambda x, T: right.temperature_2(x.astype(np.float32), T),
-        ),
-        "text": ("expected numbers", lambda logits, T: "softmax"),
-    },
-    "acceptance_1": {
-        "not added up": ("the shape of", lambda p, q: np.minimum(p, q)),
-        "a small number more": (
-            "differs by 1e-08",
-            lambda p, q: (q * np.minimum(1, p / (q + 1e-8))).sum(),
-        ),
-    },
-    "residual_3": {
-        "swapped": ("[0, 0.3333, 0.6667], expected [1, 0, 0]", lambda p, q: right.residual_3(q, p)),
-        "argmax": (
-            "[1, 0, 0], expected [0.75, 0.25, 0]",
-            lambda p, q: np.eye(len(p))[(p - q).argmax()],
-        ),
-        "three tokens": ("the shape of", three_tokens),
-        "a small number more": (
-            "which differs by 3e-10",
-            lambda p, q: np.maximum(p - q, 0) / (np.maximum(p - q, 0).sum() + 1e-10),
-        ),
-        "no function": ("expected a function", np.array([1, 0, 0])),
-    },
-    "one_token_6": {
-        "swapped": ("0.8800 of the drafts", one_token(lambda p, q: q / p)),
-        "argmax": (
-            "right [0.1928, 0.5711, 0.236]",
-            one_token(replacement=lambda p, q: np.eye(len(p))[(p - q).argmax()]),
-        ),
-        "a small number more": (
-            "distance of 1e-08; 0.7000 of the drafts are kept, 0.7000 can be, the sum of "
-            "min(p, q); the first token: yours [0.5, 0.3, 0.2], right [0.5, 0.3, 0.2], which "
-            "differ by 1e-08",
-            one_token(lambda p, q: p / (q + 1e-8)),
-        ),
-        "a coin of its own": ("no randomness or state of your own", own_coin),
-        "state of its own": ("no randomness or state of your own", every_second_run),
-        "no return": ("it returns None", no_return),
-        "all ratios": ("accept(array(", toss_of_all_ratios),
-        "all flags": ("whether it is a draft", flags_of_all_tokens),
-        "changed before the toss": ("accept(", changed_before_the_toss),
-        "without end": ("it does not end within", again_and_again),
-        "exit": ("it ends the program", leaves),
-    },
-    "verify_7": {
-        "heads at last": ("it does not end", waits_for_heads),
-        "a larger p at last": ("it does not end within", waits_for_a_larger_p),
-        "rows one further": ("the first token: yours", rows_one_further),
-        "the rejected is counted": ("the first token: yours", counts_the_rejected),
-        "the first decides": ("0.8000 drafts are kept", returns_after_the_first),
-        "one coin": ("after (1,): yours [0.3, 0.45, 0.25]", one_coin),
-        "all coins are counted": ("the first token: yours", all_coins_counted),
-        "three tokens": ("K = 2: a total", rule(replacement=three_tokens)),
-        "the fourth draft is not verified": ("K = 5: a total", fourth_unverified),
-        "three drafts": (
-            "K = 5: the distribution is right",
-            lambda draft, p, q, sample, accept: right.verify_7(draft[:3], p, q, sample, accept),
-        ),
-    },
-    "block_11": {
-        "three drafts": (
-            "K = 5: the distribution is right",
-            lambda draft, p, q, *rest: right.block_11(draft[:3], p, q[:3], *rest),
-        ),
-    },
-    "speedup_5": {
-        "five drafts": (
-            "K=9",
-            lambda a, K, c, v: sum(a**n for n in range(min(K, 5) + 1)) / (K * c + v),
-        ),
-        "no bonus": (
-            "1, expected 1.3",
-            lambda a, K, c, v: sum(a**n for n in range(K)) / (K * c + v),
-        ),
-    },
-    "speculative_9": {
         "room at last": ("it does not end within", waits_for_room),
         "a generator": ("expected a list of tokens", generated),
         "an array": ("expected a list", lambda *how: np.array(right.speculative_9(*how))),
@@ -1022,19 +969,31 @@ MORE = {  # in the style of students
             with_models(right.speculative_9, lambda model: lambda ids: model([ids])[0]),
         ),
     },
-    "catch_up_8": {
-        "the cache is another": (
-            "in the cache in the end: []",
-            lambda ids, cache, n, forward: forward(ids, SimpleNamespace(ids=[]))[-n:],
-        ),
-    },
     "cached_14": {
+        "no cache": (
+            "the cache None, expected one whose ids is a list",
+            with_models(right.speculative_9, lambda model: lambda ids: model(ids, None)),
+        ),
+        "all is read again": ("reads 25 tokens, expected 12 at most", reads_all_again),
+        "a rejected draft stays": ("", replaced(by_catching_up, catch_up_8=not_rolled_back)),
+        "another rule": (
+            "right [",
+            replaced(right.cached_14, verify_7=rule(replacement=lambda p, q: p)),
+        ),
         "one cache for both": ("a cache of its own for each model", one_cache),
     },
-    "two_drafts_10": {
-        "one residual for both": ("total variation distance", one_residual_for_both),
-    },
     "siblings_12": {
+        "ids grow": ("the ids that it was given, afterwards", siblings_grow),
+        "token -1": ("each below 3", lambda *how: [-1]),
+        "a sure draft model": ("sample([nan, nan, nan])", sure_of_a_second_sibling),
+        "residual of p": (
+            "total variation distance",
+            replaced(right.siblings_12, residual_3=lambda p, q: p),
+        ),
+        "plain decoding": (
+            "the mean number of tokens",
+            lambda target, draft, ids, sample, accept: [sample(target(ids)[-1])],
+        ),
         "three tokens": ("0, 0], right [", with_models(right.siblings_12, first_three)),
         "no bonus": (
             "the mean number of tokens",
@@ -1042,6 +1001,27 @@ MORE = {  # in the style of students
         ),
     },
     "drafter_13": {
+        "never": ("it never drafts", drafter(lambda n, sample, ids, k: ([], np.empty((0, n))))),
+        "q is not what it was sampled from": ("q says", constant(q=uniform)),
+        "q of None": ("sum to 1", constant(q=lambda n, k: np.full((k, n), None))),
+        "q does not sum to 1": ("sum to 1", constant(q=lambda n, k: np.ones((k, n)))),
+        "one-hot at another token": ("q says 0", constant(q=lambda n, k: one_hot(n, k, 2))),
+        "more than k": (
+            "tokens at most",
+            constant(lambda k: [1] * 4, lambda n, k: one_hot(n, 4)),
+        ),
+        "another vocabulary": ("the shape of q", constant(q=lambda n, k: one_hot(n + 1, k))),
+        "changes ids": ("the ids afterwards", drafter(changes_its_ids)),
+        "the first text for ever": ("another text", remembers_the_first_text),
+        "drops a token for what it is": ("q says", drafter(drops_a_token)),
+        "one-hot where nothing was seen": ("q says 1", drafter(one_hot_where_unseen)),
+        "token -1": (
+            "expected whole numbers from 0 to 3",
+            constant(lambda k: [-1] * k, lambda n, k: one_hot(n, k, -1)),
+        ),
+        "an array of tokens": ("returns ndarray", constant(lambda k: np.ones(k, int))),
+        "a tuple of tokens": ("returns tuple", constant(lambda k: (1,) * k)),
+        "a list of rows": ("and list", constant(q=lambda n, k: one_hot(n, k).tolist())),
         "nothing": ("it returns None", lambda n, sample: None),
         "a list": ("an object with n_vocab", lambda n, sample: [1, 2]),
         "no prefill": (
@@ -1052,23 +1032,18 @@ MORE = {  # in the style of students
         "no q": ("expected a list of tokens and an array", drafter(lambda n, s, i, k: [1] * k)),
         "four tokens": (
             "the shape of q: (1, 4), expected (1, 6)",
-            drafter(lambda n, sample, ids, k: ([1] * k, np.eye(4)[[1] * k])),
+            constant(q=lambda n, k: one_hot(4, k)),
         ),
         "wrong from the fourth on": (
             "with k = 6",
-            drafter(
-                lambda n, sample, ids, k: (
-                    [1] * k,
-                    np.eye(n)[[1] * k] if k <= 3 else uniform(n, k),
-                )
-            ),
+            constant(q=lambda n, k: one_hot(n, k) if k <= 3 else uniform(n, k)),
         ),
         "wrong in long texts": (
             "q says 0.1667",
             drafter(
                 lambda n, sample, ids, k: (
                     [1] * k,
-                    np.eye(n)[[1] * k] if len(ids) <= 18 else uniform(n, k),
+                    one_hot(n, k) if len(ids) <= 18 else uniform(n, k),
                 )
             ),
         ),
@@ -1079,20 +1054,10 @@ MORE = {  # in the style of students
         "state of all texts": ("another text", FirstOfAll),
         "no whole numbers": (
             "expected whole numbers",
-            drafter(lambda n, sample, ids, k: ([0.0] * k, np.eye(n)[[0] * k])),
+            constant(lambda k: [0.0] * k, lambda n, k: one_hot(n, k, 0)),
         ),
-    },
-    "nucleus_4": {
-        "sorted": (
-            "[1, 0, 0, 0], expected [0, 1, 0, 0]",
-            lambda p, top_p: np.sort(right.nucleus_4(p, top_p))[::-1],
-        ),
-        "not scaled": ("0.4", lambda p, top_p: np.where(right.nucleus_4(p, top_p) > 0, p, 0)),
     },
 }
-for exercise, answers in MORE.items():
-    assert not WRONG[exercise].keys() & answers.keys()
-    WRONG[exercise] |= answers
 
 RIGHT = {
     "residual_3": {
@@ -1105,6 +1070,9 @@ RIGHT = {
     },
     "one_token_6": {
         "the replacement first": replacement_first,
+        "arguments by name": lambda p, q, sample, accept: right.one_token_6(
+            p, q, lambda p: sample(p=p), lambda ratio: accept(ratio=ratio)
+        ),
         "a coin by sample": coin_by_sample,
         "in place": one_place_in_place,
         "with the overlap": one_token(lambda p, q: np.minimum(p, q) / q),
@@ -1120,6 +1088,7 @@ RIGHT = {
     "cached_14": {
         "NumPy ids": with_models(right.cached_14, as_arrays),
         "with a prefill": with_a_prefill,
+        "by catch_up_8": by_catching_up,
     },
     "siblings_12": {"NumPy ids": with_models(right.siblings_12, as_arrays)},
     "two_drafts_10": {"K-SEQ": k_sequential, "both first": both_first},
@@ -1132,7 +1101,7 @@ RIGHT = {
         "NumPy tokens": texts_of_numpy,
     },
     "drafter_13": {
-        "a constant": drafter(lambda n, sample, ids, k: ([1] * k, np.eye(n)[[1] * k])),
+        "a constant": constant(),
         "frequent tokens": Frequent,
     },
 }
