@@ -241,21 +241,18 @@ def measure_pair(describe, pair, request, tell):
     Ks = range(1, min(MAX_K, draft.max_draft_length(target)) + 1)
     turns = (tell() for _ in range(TURNS))
     plain_seconds, costs_of_K = measure_costs_in_turns(target, draft, GREEDY, Ks, ROUNDS, turns)
+    costs = list(costs_of_K.values())  # for each K, [(c, v)] of every turn
+    by_turn = [cost_data([[cost] for cost in costs_of_turn]) for costs_of_turn in zip(*costs)]
+    target_seconds = statistics.median(plain_seconds)
+    return cost_data(costs) | {"turns": by_turn, "target_seconds": target_seconds}
 
-    def never_decreasing(v_of_Ks):
-        return list(accumulate([1.0, *v_of_Ks], max))
 
-    def data_of_turn(costs):  # [(c, v)] of every K
-        v = never_decreasing(v for _, v in costs)
-        return {"c": statistics.median(c for c, _ in costs), "v": v}
-
-    all_costs = list(costs_of_K.values())  # for each K, [(c, v)] of every turn
-    median_v = [statistics.median(v for _, v in costs) for costs in all_costs]
+def cost_data(costs):
+    """{"c", "v"} as measure_pair returns them: medians. costs: for each K a list of (c, v)"""
+    median_v = [statistics.median(v for _, v in costs_of_K) for costs_of_K in costs]
     return {
-        "c": statistics.median(c for costs in all_costs for c, _ in costs),
-        "v": never_decreasing(median_v),
-        "turns": [data_of_turn(costs) for costs in zip(*all_costs)],
-        "target_seconds": statistics.median(plain_seconds),
+        "c": statistics.median(c for costs_of_K in costs for c, _ in costs_of_K),
+        "v": list(accumulate([1.0, *median_v], max)),
     }
 
 

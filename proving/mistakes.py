@@ -409,12 +409,8 @@ def require_usable(name, rule, draft_name):
             f"--mistake {name}: --draft_model_size {draft_name} cannot make it; "
             "expected a draft model"
         )
-    if rule == "token":
-        not_run = {verify_block}
-    elif rule == "block":
-        not_run = {verify}
-    else:
-        not_run = {verify, verify_block, sampling.residual}
+    other_rules = {"token": {verify_block}, "block": {verify}}
+    not_run = other_rules.get(rule, {verify, verify_block, sampling.residual})
     if mistake.changes.keys() & not_run:
         raise InputError(
             f"--mistake {name}: the rule in use cannot make it; expected no --rule or --coupled, "

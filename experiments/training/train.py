@@ -177,8 +177,8 @@ def train_target(settings: TargetSettings):
         model = models.read_model(source)
     else:
         model = models.new_random_model(SIZES[size], source, settings.seed)
-    loss = trainer.cross_entropy
-    train_model(settings, size, model, loss, loss, source, layers=settings.layers)
+    losses = trainer.cross_entropy, trainer.cross_entropy
+    train_model(settings, size, model, losses, source, layers=settings.layers)
 
 
 def distil_draft(settings: DraftSettings):
@@ -188,31 +188,23 @@ def distil_draft(settings: DraftSettings):
     in the first half of the steps.
     """
     target = settings.model_folder(settings.target_model_size)
+    first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
     if settings.start:
         model = models.read_model(settings.model_folder(settings.start))
+        first_loss = second_loss  # the draft knows enough for total variation from the start
     else:
         model = models.new_random_model(SIZES["0.7M"], target, settings.seed)
-    first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
-    if settings.start:  # the draft knows enough for total variation from the first step on
-        first_loss = second_loss
-    train_model(
-        settings,
-        settings.draft_model_size,
-        model,
-        first_loss,
-        second_loss,
-        source=target,
-        written=settings.written,
-        teacher=fingerprint(target),
-    )
+    losses, teacher = (first_loss, second_loss), fingerprint(target)
+    size, written = settings.draft_model_size, settings.written
+    train_model(settings, size, model, losses, target, written, teacher=teacher)
 
 
-def train_model(settings, size, model, first_loss, second_loss, source, written=False, **origin):
+def train_model(settings, size, model, losses, source, written=False, **origin):
     """Train a GPT2 and write it, with its vocabulary, to the folder of a size. Prints losses, and
     keeps a checkpoint in --cache_dir, from which an interrupted run resumes. Raises InputError.
 
     settings: TargetSettings or DraftSettings
-    first_loss, second_loss: of the two halves of the run, functions (model, ids, offset) -> tensor
+    losses: of the two halves of the run, a pair of functions (model, ids, offset) -> scalar tensor
     source: the folder whose vocabulary is used. written: whether half of the text is by its target
     origin: {name: str}, what the run begins with: another origin means another checkpoint
     """
@@ -221,7 +213,7 @@ def train_model(settings, size, model, first_loss, second_loss, source, written=
     start = settings.model_folder(settings.start) if settings.start else ""
     origin["start"] = fingerprint(start) if start else ""
     run = trainer.Trainer(model, settings, training_texts, size, **origin)
-    run.train(first_loss, second_loss, model.config.n_positions)
+    run.train(*losses, model.config.n_positions)
     if source != folder:
         texts.copy_vocabulary(source, folder)
     models.write_model(model, folder)

@@ -64,9 +64,10 @@ function drawLane(lane, prompt) {
     title: `${says} ${ms(end - begin)}`,
     style: {left: share(begin / race.length), width: share((end - begin) / race.length)},
     pointerenter: () => light(lane, r), pointerleave: () => light(lane, null)}));
-  lane.spans = lane.tokens.map(({text}) => {
+  lane.spans = lane.tokens.map(({kind, text}) => {
     const [, space, rest] = /^( ?)(.+)$/s.exec(text); // the space before a word has no colour
-    return make("span.token", space, make("span.mark", rest));
+    const isDropped = kind === "rejected" || kind === "unexamined"; // not read out as text
+    return make("span.token", {"aria-hidden": isDropped || null}, space, make("span.mark", rest));
   });
   lane.count = make("span.soft");
   lane.head = make("b.head");

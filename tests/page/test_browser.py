@@ -349,6 +349,8 @@ def test_every_decision_of_every_run_opens(saved, name):
         for i, decoder in enumerate(("autoregressive", "speculative")):
             text = page.evaluate("text => plainly(text)", result[decoder]["text"])
             assert "".join(shown_in(page, i)).replace("·", "") == text.replace("\n", "⏎")
+            read_out = page.locator(f".lane >> nth={i} >> .token:not([aria-hidden])")
+            assert "".join(read_out.all_text_contents()) == "".join(shown_in(page, i))
     assert page.locator("#race-stage").is_hidden() == (name == "alone")
     assert page.locator("#controls").is_hidden() and page.locator("#save").is_hidden()
 
