@@ -61,7 +61,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
         chat        continue prompts in a console
         play        watch both decoders on a page in the browser
         mistakes    list the known ways to get speculative decoding wrong
-        benchmark   measure drafts, numbers of drafted tokens, batches, other programs
+        benchmark   measure drafts, values of K, batches, other programs
         profile     time the parts of a forward pass
         record      store what a target and a draft say about some texts
         replay      try other settings on what was recorded
@@ -111,8 +111,8 @@ def dispatch(arguments):
     if arguments == ["--version"]:
         print(VERSION)
         return
-    if arguments == ["help"]:
-        arguments = ["--help"]
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
     name, command = "generate", generate
     if arguments and not arguments[0].startswith("-"):
         name, *arguments = arguments

@@ -123,13 +123,13 @@ class Kernel:
     def __str__(self):
         schedules = self.one, self.few, self.many
         n_threads = "/".join(str(schedule.n_threads) for schedule in schedules)
-        threads = f"for 1/few/many rows {n_threads} threads"
+        threads = f"{n_threads} threads"
         if self.layout.width == ALL:
             return f"uncut; {threads}"
         order = " by column" if self.layout.by_column else ""
         n_rows = [schedule.n_rows for schedule in schedules]
         at_a_time = "/".join("all" if n == ALL else str(n) for n in n_rows)
-        return f"tiles of {self.layout.width}{order}; {threads}, {at_a_time} at a time"
+        return f"tiles of {self.layout.width}{order}; {threads} on {at_a_time} rows"
 
 
 EXACT_ROWS = (1, 1, 1)  # rows at a time: the bits of a row do not depend on the other rows

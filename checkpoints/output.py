@@ -61,7 +61,7 @@ def check_output(flag, path, endings):
     text, path = str(path), Path(path)
     if not (path.name and text.endswith(endings)):
         expected = f"a name that ends in {' or '.join(endings)}" if any(endings) else "a new name"
-        raise InputError(f"--{flag} {text!r}: expected {expected}")
+        raise InputError(f"--{flag} {repr(text) if text else 'missing'}: expected {expected}")
     try:
         # creating both files is the only way to notice long names, and places such as /proc
         for name in (path, temporary_path(path)):

@@ -7,11 +7,10 @@ from checkpoints.check import examine
 from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
-from cli.hints import only_word
 from utils import get_backend, load_model
 
 
-def check(*size_or_folder: str, settings: Folder):  # exactly one word; Folder: its flags
+def check(size_or_folder: str, *, settings: Folder):
     """Load a model as a run does, then compare it with what is known of it: its files with the
     sizes and checksums of their download, its tensors with their checksums, and 124M with the
     logits of OpenAI's.
@@ -19,10 +18,10 @@ def check(*size_or_folder: str, settings: Folder):  # exactly one word; Folder: 
     Give a size in models_dir, or a folder. The exit code is 0 if the model can be used and nothing
     that was compared is wrong, else 1. What could not be compared is listed.
     """
-    size = only_word("check", size_or_folder)
     # locate also returns an incomplete folder, and the report says what it lacks; find_folder says
     # what to do if there is none
-    folder = locate(size, settings.models_dir) or find_folder(size, settings.models_dir)
+    models_dir = settings.models_dir
+    folder = locate(size_or_folder, models_dir) or find_folder(size_or_folder, models_dir)
     report = examine(folder, partial(load_model, backend=get_backend("numpy", "plain")))
     print(printable(str(folder)))  # a folder may have any name
     sections = {

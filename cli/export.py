@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 
 from checkpoints.engines import write_gguf, write_openvino
-from checkpoints.errors import InputError, SettingError
+from checkpoints.errors import InputError
 from checkpoints.files import first_of
 from checkpoints.output import check_output, create_atomically
 from checkpoints.search import find_folder
 from cli.flags import Folder, flag
-from cli.hints import only_word
 from utils import stored_sources
 
 
@@ -21,13 +20,8 @@ class ExportSettings(Folder):
     )
     out: str = flag("", "the new .gguf file, or the new folder")
 
-    def check(self):
-        """Raise SettingError without --out."""
-        if not self.out:
-            raise SettingError("out", "missing: expected the name of the new file or folder")
 
-
-def export(*size_or_folder: str, settings: ExportSettings):  # exactly one word
+def export(size_or_folder: str, *, settings: ExportSettings):
     """Write a model and its tokenizer in the format of another inference engine, in float32.
 
     Name a size in models_dir, or a folder. docs/engines.md shows how to run each engine on the
@@ -38,11 +32,10 @@ def export(*size_or_folder: str, settings: ExportSettings):  # exactly one word
         python main.py export 17M --out 17M.gguf
         python main.py export 17M --format openvino --out 17M-openvino
     """
-    size = only_word("export", size_or_folder)
-    folder = find_folder(size, settings.models_dir)
+    folder = find_folder(size_or_folder, settings.models_dir)
     out = settings.out
     # raises InputError for a model that could not be loaded here
-    stored_sources([size], settings.models_dir, download=False)
+    stored_sources([size_or_folder], settings.models_dir, download=False)
     try:
         if settings.format == "gguf":
             check_output("out", out, (".gguf",))
@@ -63,4 +56,4 @@ def export(*size_or_folder: str, settings: ExportSettings):  # exactly one word
         if settings.format == "gguf":
             command = "pip install gguf"
         raise InputError(f"{name} is not installed: {command}") from None
-    print(f"{size}: {out}")
+    print(f"{size_or_folder}: {out}")

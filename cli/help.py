@@ -54,15 +54,17 @@ def source_docstring(command):
 
 
 def usage_line(command, program=None):
-    """How to call a command function: "Usage: python main.py download [SIZES ...] [--FLAG VALUE
-    ...]". program: what stands after "python", by default main.py and the function's name.
+    """How to call a command function: "python main.py download [SIZES ...] [--FLAG VALUE ...]".
+    program: what stands after "python", by default main.py and the function's name.
     """
     if program is None:
         program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
-    words = [f"Usage: python {program}"]
+    words = [f"python {program}"]
     for parameter in inspect.signature(command).parameters.values():
         if parameter.kind == parameter.VAR_POSITIONAL:
             words.append(f"[{parameter.name.upper()} ...]")
+        elif parameter.annotation is str:
+            words.append(parameter.name.upper())
     return " ".join([*words, "[--FLAG VALUE ...]"])
 
 
@@ -85,7 +87,7 @@ def format_help(command, flags, program=None):
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     # a section begins with a line of its own, such as "Examples:"
     introduction, *sections = re.split(r"(?m)^(?=[A-Z][\w ,-]*:\n)", source_docstring(command))
-    blocks = [usage_line(command, program), wrap_paragraphs(introduction, width)]
+    blocks = [f"Usage: {usage_line(command, program)}", wrap_paragraphs(introduction, width)]
     for heading, group in by_heading(flags).items():
         blocks.append("\n".join([f"{heading}:", *(format_flag(flag, width) for flag in group)]))
     return "\n\n".join([*blocks, *(section.rstrip() for section in sections)])

@@ -6,44 +6,67 @@ from checkpoints.errors import InputError
 
 # {our name: what llama.cpp, transformers, vLLM, gpt-fast and the papers call it}
 OTHER_NAMES = {
-    "K": "gamma draft_max draft_n n_draft num_speculative_tokens speculate_k num_assistant_tokens",
-    "n_tokens_to_generate": "n_tokens max_tokens max_new_tokens n_predict num_tokens length",
-    "target_model_size": "model target target_model checkpoint_path",
-    "draft_model_size": "draft draft_model model_draft assistant_model speculative_model",
+    "K": "gamma draft_max draft_n n_draft num_draft_tokens spec_draft_n_max num_speculative_tokens "
+    "speculate_k num_assistant_tokens lookahead",
+    "n_tokens_to_generate": "n n_predict max_tokens max_new_tokens num_tokens max_length",
+    "length": "n_tokens_to_generate max_tokens max_new_tokens",  # of the console
+    "target_model_size": "m model model_path checkpoint_path",
+    "draft_model_size": "md model_draft draft drafter assistant_model speculative_model "
+    "approx_model speculative_config spec_type prompt_lookup_num_tokens ngram eagle medusa",
     "draft_confidence": "draft_p_min assistant_confidence_threshold",
-    "temperature": "temp t",
+    "verification": "verify rejection_sample_method acceptance_method",
+    "temperature": "t greedy do_sample",
+    "seed": "s",
+    "prompts": "f file prompt_file input",
+    "models_dir": "model_dir",
     "backend": "gpu device cuda n_gpu_layers ngl",
+    "dtype": "fp16 float16 precision",
     "kernels": "threads n_threads",
-    "prompts": "file prompt_file input",
+    "exact": "deterministic",
+    "batch_size": "parallel max_num_seqs",
+    "cluster": "dask workers",
+    "report": "html",
     "out": "output output_file",
-    "play": "live page serve server",
-    "chat": "interactive console repl",
+    "generate": "run complete",
+    "chat": "interactive console repl shell",
+    "play": "live page web ui demo server",
+    "mistakes": "museum bugs",
+    "benchmark": "measure evaluate",
+    "download": "fetch get pull",
     "check": "doctor verify",
-    "benchmark": "measure",
+    "export": "convert",
 }
 
 
 def close_names(word, names):
-    """The names that a mistyped word may stand for, best first, as a list; [] if none is close.
+    """The names that a mistyped word may stand for, as a list; [] if none is close. Dashes,
+    underscores and case do not count. The first of these that exists:
 
-    Dashes, underscores and case do not count, and a beginning is enough.
+    - the name that is spelled so, here or in another program
+    - the names with a word that begins so: "tok" for n_tokens_to_generate
+    - names that are spelled nearly so
+    - the name, here or elsewhere, that the word begins or ends with: "stop_token" for stop
 
     >>> close_names("--Temp", ["--top_k", "--temperature"])
     ['--temperature']
     >>> close_names("--max-new-tokens", ["--n_tokens_to_generate"])
     ['--n_tokens_to_generate']
     """
-    by_normalized = {normalized(name): name for name in names}
     typed = normalized(word)
-    if typed in by_normalized:
-        return [by_normalized[typed]]
     if not typed:
         return []
-    same_meaning = [name for name in names if typed in names_elsewhere(name)]
-    completions = [name for known, name in by_normalized.items() if known.startswith(typed)]
-    similar = difflib.get_close_matches(typed, by_normalized, cutoff=0.75)
-    # the first of these lists that is not empty
-    return same_meaning or completions or [by_normalized[known] for known in similar]
+    name_of = {  # {spelling: name}; our own spelling counts more than another program's
+        other: name for name in names for other in OTHER_NAMES.get(name.strip("-/"), "").split()
+    } | {normalized(name): name for name in names}
+    if typed in name_of:
+        return [name_of[typed]]
+    beginning = [known for known in name_of if f"_{typed}" in f"_{known}"]
+    similar = difflib.get_close_matches(typed, name_of, cutoff=0.75)
+    contained = [
+        known for known in name_of if typed.startswith(f"{known}_") or typed.endswith(f"_{known}")
+    ]
+    # each name once
+    return list(dict.fromkeys(name_of[known] for known in beginning or similar or contained))
 
 
 def normalized(name):
@@ -53,11 +76,6 @@ def normalized(name):
     'top_k'
     """
     return name.strip("-/").replace("-", "_").lower()
-
-
-def names_elsewhere(name):
-    """The list of names that other programs have for this command or flag of ours."""
-    return OTHER_NAMES.get(name.strip("-/"), "").split()
 
 
 def unknown_message(kind, word, names, expected=""):
@@ -78,13 +96,3 @@ def find_mistake(name):
     if close and name not in MISTAKES:
         raise InputError(f"mistake {name!r}: expected {' or '.join(close)}")
     return get_mistake(name)
-
-
-def only_word(command, words):
-    """The size or folder given after a command: the one item of `words`. Raises InputError for none
-    or more. command: its name, for the message.
-    """
-    if len(words) != 1:
-        given = " ".join([command, *words])
-        raise InputError(f"{given}: expected one size or folder after {command}")
-    return words[0]

@@ -2,8 +2,8 @@
 
 A command is a function of groups of flags. A parameter that is annotated with a group, `settings:
 Settings`, stands for all fields of that dataclass (cli/flags.py); `*names` takes words without a
-flag. The default of a flag gives the type of its value; one whose default is a tuple may be given
-several times.
+flag, `name: str` exactly one. The default of a flag gives the type of its value; one whose default
+is a tuple may be given several times.
 
 Fire makes the call. What it would guess is settled before: a value is whatever comes after its
 flag (a prompt may begin with --), and 123, None and [1, 2] are texts where a text is expected.
@@ -80,11 +80,11 @@ def flags_in(group):
 
 
 def groups_of(command):
-    """Return ({parameter: the dataclass of flags that annotates it}, whether the function also has
-    a parameter *words), for a command function.
+    """Return ({parameter: the dataclass of flags that annotates it}, whether the function also
+    takes words without a flag), for a command function.
     """
     parameters = inspect.signature(command).parameters.values()
-    groups = {p.name: p.annotation for p in parameters if p.kind != p.VAR_POSITIONAL}
+    groups = {p.name: p.annotation for p in parameters if dataclasses.is_dataclass(p.annotation)}
     return groups, len(groups) < len(parameters)
 
 
@@ -131,11 +131,10 @@ def refuse_word(word, flags):
     """Raise InputError for a word that is none of flags ({name: Flag}); it names close flags."""
     from cli.hints import unknown_message  # here: a word that is known needs no hint
 
-    names = [f"--{name}" for name in flags]
-    if word.startswith("-"):
-        raise InputError(unknown_message("flag", word, names))
-    expected = "flags; a command comes before them, as in python main.py check 7M"
-    raise InputError(unknown_message("argument", word, names, expected))
+    if not word.startswith("-"):
+        expected = "flags; a command comes before them, as in python main.py check 7M"
+        raise InputError(f"unknown argument {word!r}: expected {expected}")
+    raise InputError(unknown_message("flag", word, [f"--{name}" for name in (*flags, "help")]))
 
 
 def call(command, words, program=None):
@@ -161,6 +160,13 @@ def call(command, words, program=None):
         for name, group in groups.items():
             fields = {field.name for field in dataclasses.fields(group)}
             arguments[name] = group(**{flag: values[flag] for flag in fields & values.keys()})
+        try:
+            inspect.signature(command).bind(*plain, **arguments)
+        except TypeError:  # too few or too many words
+            from cli.help import usage_line
+
+            given = " ".join([command.__name__, *plain])
+            raise InputError(f"{given}: expected {usage_line(command, program)}") from None
         command(*plain, **arguments)
 
     # for Fire: parse the value of each flag with Flag.parse, words without a flag with str

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from tqdm import tqdm
 
-from checkpoints.errors import SettingError
+from checkpoints.errors import SettingError, note
 from checkpoints.limits import Limits
 from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
@@ -51,6 +51,7 @@ class PlaySettings(Machine, Models):
         "",
         "serve nothing: do the page's first run, with its costs and all rules, and write the page "
         "of it to this .html file",
+        conflicts="port no_browser",
     )
 
     def check(self):
@@ -79,12 +80,14 @@ def play(settings: PlaySettings):
         return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
 
     if settings.save:
-        with tqdm(desc="The page's run", leave=False, disable=None) as bar:
+        note("the page's runs, costs and rules take up to a minute")
+        with tqdm(leave=False, disable=None) as bar:
 
-            def tell(done=0, total=None):
-                """Draw the bar: so many tokens or rules are done, of so many (None: unknown)."""
-                bar.total, bar.n = total, done
-                bar.update(0)  # draws it
+            def tell(done=None, total=None):
+                """Draw the bar: so many tokens or rules are done, of so many (None: as before)."""
+                if total:
+                    bar.total, bar.n = total, done
+                bar.refresh()
 
             data = compute_saved_page(describe, pair, tell)
         write_atomically(settings.save, page_of(data))

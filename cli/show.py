@@ -137,7 +137,10 @@ class Screen:
 def print_times(result):
     """Print seconds and tokens per second, from the dict that Run.finish returned."""
     line = "Time = {seconds:.2f}s after {prefill_seconds:.2f}s of prefill, "
-    print((line + "{tokens_per_second:.1f} tokens/s").format(**result))
+    line += "{tokens_per_second:.1f} tokens/s"
+    if result["timed_runs"] > 1:
+        line += ", the median of {timed_runs} runs"
+    print(line.format(**result))
 
 
 def print_comparison(results, alone=True):

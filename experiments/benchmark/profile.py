@@ -15,9 +15,7 @@ from cli.values import check_length, check_number, parse_list
 from experiments.benchmark.passes import measure_passes
 from experiments.benchmark.tables import legend, markdown_table, table
 
-KERNEL_LEGEND = (
-    "- 1/few/many: tokens of a pass; 2/9/8 at a time: how many of them meet a tile together"
-)
+KERNEL_LEGEND = "- 1/2/2 threads on 2/9/8 rows at a time: in passes over one, few and many tokens"
 COLUMNS = ["past", "rows", "milliseconds", "gb_per_s", "of_streaming", "against_the_first"]
 
 
@@ -73,7 +71,7 @@ def profile(settings: ProfileSettings, output: Json):
 
     Examples:
         python main.py profile --target_model_size 124M --weights random
-        python main.py profile --backend cupy --target_model_size 355M --weights random --json
+        python main.py profile --target_model_size 355M --weights random --backend cupy
     """
     rows, size, weights = settings.row_counts(), settings.target_model_size, settings.weights
     target = spec_from(settings, size).load().target

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tqdm import tqdm
-
 from checkpoints.files import name_of
 from checkpoints.output import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
@@ -17,6 +15,7 @@ from cli.runs import spec_from
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.run import Run
 from decoding.streams import Purpose, stream
+from experiments.progress import progress
 from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum
 from sampling import Rng
 
@@ -70,13 +69,13 @@ def record(settings: RecordSettings, output: LogFile):
     }
     with ResumableLines(output.out, [header, prompts]) as lines:
         missing = lines.missing_places(len(prompts))
-        bar = tqdm(missing, desc="recording", unit=" texts", leave=False, disable=None)
         items = [(i, prompts[i]) for i in missing]
         item_name = lambda item: f"prompt {item[0] + 1}"
         function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
         # in the order of the items; a text that failed is not written
         texts = run_prompts(executor, function, items, TEXTS_PER_TASK, item_name)
-        for text, i in zip(texts, bar):
+        texts_and_places = zip(texts, missing)
+        for text, i in progress(texts_and_places, len(missing), "recording", "texts"):
             lines.write(i, text)
         lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"

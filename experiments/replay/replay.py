@@ -3,6 +3,7 @@ wrote them. How that can be exact is in experiments/replay/simulate.py.
 """
 
 import json
+import textwrap
 from dataclasses import dataclass
 
 from checkpoints.errors import InputError, SettingError
@@ -56,7 +57,7 @@ class ReplaySettings(Machine, Verification, Folder):
             raise SettingError("draft_model_size", problem)
         if not self.log:
             expected = "expected the file that record wrote, or JSON Lines of prompt and output"
-            raise SettingError("log", f"'': {expected}")
+            raise SettingError("log", f"missing: {expected}")
 
     def drafts(self):
         """Return the list of names of the drafts."""
@@ -136,7 +137,7 @@ def replay(settings: ReplaySettings, output: Json):
         print(json.dumps(result))
         return
     print(table(rows, COLUMNS))
-    print(f"\n{legend(rows, COLUMNS)}\n\n{result['certainty']}")
+    print(f"\n{legend(rows, COLUMNS)}\n\n{textwrap.fill(result['certainty'], 100)}")
     reasons = {reason for row in rows for reason in row["withheld"].values()}
     for reason in sorted(reasons):
         print(f"no projected speedup: {reason}")

@@ -269,7 +269,8 @@ def test_a_file_that_may_not_be_read(check, folder, unreadable, name):
 
 
 @pytest.mark.parametrize("words, said", [
-    ([], "after check"), (["a", "b"], "check a b: expected one size or folder"),
+    ([], "error: check: expected python main.py check SIZE_OR_FOLDER [--FLAG"),
+    (["a", "b"], "check a b: expected python main.py check SIZE_OR_FOLDER"),
     (["nowhere"], "no model 'nowhere'"),
     ([""], "no model ''"),
 ])  # fmt: skip

@@ -16,7 +16,7 @@ def export(program, tmp_path):
 
 def test_words_that_cannot_be_used(export, tmp_path):
     out = tmp_path / "a.gguf"
-    assert_refused(export("--out", out), "export: expected one size or folder after export")
+    assert_refused(export("--out", out), "export: expected python main.py export SIZE_OR_FOLDER")
     assert_refused(export("17M"), "--out", "expected")
     assert_refused(export("17M", "--out", tmp_path / "a.bin"), "ends in .gguf")
     assert_refused(export("17M", "--format", "onnx", "--out", out), "--format 'onnx'", "gguf")

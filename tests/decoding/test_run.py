@@ -3,6 +3,7 @@
 import weakref
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from decoding.drafts import HeadDraft, ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.prompt import Prompt
-from decoding.run import RecordingRng, Run
+from decoding.run import RecordingRng, Run, with_median_times
 from encoder import Encoder
 from page.rounds import Notes
 from proving.mistakes import loop_with_mistake
@@ -237,6 +238,20 @@ def test_the_prefill_is_timed_apart_and_the_text_is_without_its_end(monkeypatch)
     assert (result["prefill_seconds"], result["seconds"]) == (5, 1.5)
     assert result["token_ids"] == [65, 66, ENCODER.end_of_text]
     assert result["text"] == ENCODER.decode([65, 66]) and result["tokens_per_second"] == 2
+
+
+def test_times_are_the_median_of_three_if_that_is_quick():
+    def result(seconds):
+        times = {"seconds": seconds, "prefill_seconds": 0.1, "tokens_per_second": 1 / seconds}
+        return times | {"text": "a", "timed_runs": 1}
+
+    runs = iter([result(0.125), result(0.5)])
+    run = SimpleNamespace(K=4, finish=lambda: next(runs))
+    slow = result(0.5)
+    assert with_median_times(slow, run) == slow
+    assert with_median_times(result(0.2), run) == result(0.2) | {"timed_runs": 3}
+    learns = SimpleNamespace(K=lambda last_round: 4)
+    assert with_median_times(result(0.2), learns) == result(0.2)
 
 
 @pytest.mark.parametrize(

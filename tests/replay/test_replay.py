@@ -32,8 +32,8 @@ def recorded(record, tmp_path):
 
     def recorded(*flags, name="log.jsonl.gz"):
         done = record(tmp_path / name, *flags)
-        assert done.code == 0 and done.err.endswith(": read 3 prompts, one a line\n")
-        assert done.err.count("\n") == 1 and "3 texts of 20 tokens" in done.out
+        assert done.code == 0 and ": read 3 prompts, one a line\n" in done.err
+        assert "3 texts of 20 tokens" in done.out
         return tmp_path / name
 
     return recorded
@@ -153,10 +153,6 @@ def test_an_interrupted_recording_goes_on(record, recorded, tmp_path, interrupte
     (tmp_path / "prompts.txt").write_text(PROMPTS)
     assert partial.read_bytes() == kept and record(out, "--temperature=1").code == 0
     assert out.read_bytes() == whole and not partial.exists()
-
-
-def test_a_replay_needs_a_log(cli):
-    assert_refused(cli(command=["replay"]), "--log ''")
 
 
 def test_recordings_that_cannot_be(record, tmp_path):

@@ -29,7 +29,7 @@ END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 PROMPT = "hello there"  # 9 tokens
 UNREADABLE = set()  # paths that no Python code of this process may open
-TIMES = {"seconds", "prefill_seconds", "tokens_per_second"}
+TIMES = {"seconds", "prefill_seconds", "tokens_per_second", "timed_runs"}
 
 embedded = pytest.mark.skipif(
     not all(
