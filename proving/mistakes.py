@@ -221,7 +221,7 @@ MISTAKES = {
     ),
     "divide-by-temperature-0": Mistake(
         what="temperature 0 gets no special case: logits / 0",
-        seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
+        seen_in="vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
         changes={SamplingParams.__call__: {"if self.greedy:": "if False:"}},
         case=MistakeCase(SamplingParams(0.0)),
@@ -237,7 +237,7 @@ MISTAKES = {
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
-        seen_in="ml-explore/mlx-examples#149",
+        seen_in="ml-explore/mlx-examples#149 (before merging)",
         caught_by=CACHES,
         changes=ROOM
         | {
