@@ -79,8 +79,8 @@ def not_found_message(size, models_dir, folder):
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:
         weights = [path for name in WEIGHTS for path in glob(f"*/{name}", root_dir=models_dir)]
-        there = sorted({os.path.dirname(path) for path in weights})
-        state = f"there are {', '.join(there) or 'none'}"
+        names = sorted({os.path.dirname(path) for path in weights})
+        state = f"there are {', '.join(names) or 'none'}"
     if size in REPOSITORIES:
         hint = f"use --download or python main.py download {size}"
     else:

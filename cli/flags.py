@@ -163,7 +163,7 @@ class Sampling(Group):
     temperature: float = flag(0.0, "0 is greedy decoding")
     top_k: int = flag(0, "sample from the top_k most likely tokens; 0 keeps all", limits=COUNT)
     top_p: float = flag(
-        1.0, "sample from the smallest set of most likely tokens with this total probability"
+        1.0, "sample from the fewest most likely tokens that together reach this probability"
     )
     seed: int = flag(123, "seed of the random numbers", limits=SEEDS)
 

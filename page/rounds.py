@@ -48,11 +48,9 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
     by p. Without a q, None stands in its place.
     """
     shown = {*top_tokens(p), *tokens}
-    if q is None:
-        rows = [(token, float(p[token]), None) for token in shown]
-    else:
+    if q is not None:
         shown.update(top_tokens(q))
-        rows = [(token, float(p[token]), float(q[token])) for token in shown]
+    rows = [(token, float(p[token]), None if q is None else float(q[token])) for token in shown]
     return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
 
 

@@ -221,7 +221,7 @@ MISTAKES = {
     ),
     "divide-by-temperature-0": Mistake(
         what="temperature 0 gets no special case: logits / 0",
-        seen_in="anarchy-ai/LLM-VM#239, vllm-project/vllm#27077",
+        seen_in="vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
         changes={SamplingParams.__call__: {"if self.greedy:": "if False:"}},
         case=MistakeCase(SamplingParams(0.0)),
@@ -237,7 +237,7 @@ MISTAKES = {
     ),
     "rollback-off-by-one": Mistake(
         what="rolling back forgets one position too few: one rejected token stays in the cache",
-        seen_in="ml-explore/mlx-examples#149",
+        seen_in="ml-explore/mlx-examples#149 (before merging)",
         caught_by=CACHES,
         changes=ROOM
         | {
@@ -409,12 +409,8 @@ def require_usable(name, rule, draft_name):
             f"--mistake {name}: --draft_model_size {draft_name} cannot make it; "
             "expected a draft model"
         )
-    if rule == "token":
-        not_run = {verify_block}
-    elif rule == "block":
-        not_run = {verify}
-    else:
-        not_run = {verify, verify_block, sampling.residual}
+    other_rules = {"token": {verify_block}, "block": {verify}}
+    not_run = other_rules.get(rule, {verify, verify_block, sampling.residual})
     if mistake.changes.keys() & not_run:
         raise InputError(
             f"--mistake {name}: the rule in use cannot make it; expected no --rule or --coupled, "

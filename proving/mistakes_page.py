@@ -80,8 +80,8 @@ STORIES = {
         "again for speed (huggingface/transformers#30778) and reverted this four months later "
         "(huggingface/transformers#33534).",
         cause="the draft model proposes its likeliest token, but hands over its softmax as q. The "
-        "rule divides by q(x), the probability of drafting x, and that is now 1. Sample x, or "
-        "hand over a one-hot q.",
+        "rule divides by q(x), but x is drafted with probability 1. Sample x, or hand over a "
+        "one-hot q.",
         picture="Right: 0.10, 0.20, 0.70. Wrong: 0.17, 0, 0.83",
     ),
     "draft-noise-again": Story(

@@ -22,6 +22,7 @@ from checkpoints.files import first_of
 from checkpoints.folder import PARTS
 from checkpoints.output import replace_atomically
 from checkpoints.vocabulary import load_encoder
+from cli.reading import read_lines
 from decoding.batching import read_together
 from decoding.head_files import fingerprint
 from decoding.streams import Purpose, stream
@@ -71,12 +72,7 @@ def read_documents(corpus, split):
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise InputError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
-    try:
-        text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8") for path in paths)
-    except UnicodeDecodeError as error:
-        raise InputError(f"{corpus!r}: a text is not UTF-8 ({error})") from None
-    except OSError as error:
-        raise InputError(f"{error.filename}: {error.strerror}; expected a file") from None
+    text = f"\n{END_OF_TEXT}\n".join("\n".join(read_lines(path)) for path in paths)
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 

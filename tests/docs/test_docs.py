@@ -131,7 +131,7 @@ def agreement(p, q):
     ("faq.md", f"c = 0.1 gives {speedup(0.8, 4, 0.1, 1):.2f}"),
     ("faq.md", f"c = 0.02 gives {speedup(0.6, 4, 0.02, 1):.2f}"),
     ("rule.md", f"v = 3 gives {speedup(0.8, 4, 0.1, 3):.2f}"),
-    ("rule.md", f"c = 0.25, v = 1.3, K = 4 gives {speedup(0.3, 4, 0.25, 1.3):.2f}"),
+    ("../README.md", f"c = 0.25, v = 1.3 and K = 4 give {speedup(0.3, 4, 0.25, 1.3):.2f}"),
     ("rule.md", f"c = 0.1, v = 1, K = 50 gives {speedup(0.8, 50, 0.1, 1):.2f}"),
     ("coupling.md", f"the rule accepts {ACCEPTED:.1f}, and shared noise {agreement(P, Q):.3f}"),
     ("coupling.md", f"with probability at least {(1 - 0.47) / (1 + 0.47):.2f}"),
