@@ -75,7 +75,7 @@ def generate_several(texts, settings, output):
         n_tokens, seconds = sum(n_written), time.perf_counter() - begin
         speed = f"{n_tokens / seconds:.1f} tokens/s, with prefill and waiting"
         print(f"All workers together: {n_tokens} tokens in {seconds:.2f}s, {speed}")
-    else:
+    elif totals:  # not if an interrupted run had decoded all
         print_totals(totals, min(batch_size, len(prompts)))
     if output.out:
         print(f"Written: {output.out}")

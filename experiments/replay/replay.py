@@ -98,8 +98,8 @@ def load_drafts(settings, log):
     sizes = [name for name in names if is_size(name)]
     # there is no target: the first draft model is loaded in its place
     if sizes:
-        first, *others = sizes
-        models = spec_from(settings, first, others).load()
+        first, *other_drafts = sizes
+        models = spec_from(settings, first, other_drafts).load()
         if (models.encoder.fingerprint, models.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
