@@ -18,9 +18,6 @@ def edited(answer, *pieces):
     return FunctionType(code, globals() | vars(right), answer.__name__)
 
 
-# ---------------------------------------------------------------- without chance
-
-
 # ---------------------------------------------------------------- rules
 
 
