@@ -140,4 +140,4 @@ def replay(settings: ReplaySettings, output: Json):
     print(f"\n{legend(rows, COLUMNS)}\n\n{textwrap.fill(result['certainty'], 100)}")
     reasons = {reason for row in rows for reason in row["withheld"].values()}
     for reason in sorted(reasons):
-        print(f"no projected speedup: {reason}")
+        print(textwrap.fill(f"no projected speedup: {reason}", 100))
