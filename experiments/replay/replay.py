@@ -98,8 +98,8 @@ def load_drafts(settings, log):
     sizes = [name for name in names if is_size(name)]
     # there is no target: the first draft model is loaded in its place
     if sizes:
-        first, *others = sizes
-        models = spec_from(settings, first, others).load()
+        first, *other_drafts = sizes
+        models = spec_from(settings, first, other_drafts).load()
         if (models.encoder.fingerprint, models.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
@@ -140,4 +140,4 @@ def replay(settings: ReplaySettings, output: Json):
     print(f"\n{legend(rows, COLUMNS)}\n\n{textwrap.fill(result['certainty'], 100)}")
     reasons = {reason for row in rows for reason in row["withheld"].values()}
     for reason in sorted(reasons):
-        print(f"no projected speedup: {reason}")
+        print(textwrap.fill(f"no projected speedup: {reason}", 100))
