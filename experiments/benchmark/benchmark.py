@@ -279,7 +279,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
 
     Examples:
         python main.py benchmark --K 1..8,auto --out results.json --plot results.png
-        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,2,4,8
+        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,8
         python main.py benchmark --draft_model_size 0.7M-17M --K 4 --temperature 0 \\
             --programs transformers,openvino,llama_server
     """

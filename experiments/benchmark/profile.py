@@ -71,7 +71,7 @@ def profile(settings: ProfileSettings, output: Json):
 
     Examples:
         python main.py profile --target_model_size 124M --weights random
-        python main.py profile --target_model_size 355M --weights random --backend cupy
+        python main.py profile --target_model_size 355M --backend cupy
     """
     rows, size, weights = settings.row_counts(), settings.target_model_size, settings.weights
     target = spec_from(settings, size).load().target
