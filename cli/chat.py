@@ -16,9 +16,9 @@ from dataclasses import dataclass, fields, replace
 from checkpoints.errors import InputError
 from cli.exit_codes import UNUSABLE, print_error
 from cli.flags import SEEDS, Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
+from cli.from_flags import config_from, load_pair
 from cli.hints import unknown_message
 from cli.parser import flags_in
-from cli.runs import config_from, load_pair
 from cli.show import Stream, note_early_ends
 from cli.trace import Trace
 from decoding.load import Pair

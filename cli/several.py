@@ -8,8 +8,8 @@ from tqdm import tqdm
 
 from checkpoints.errors import note, plural
 from cli import show
+from cli.from_flags import config_from, json_of, pair_spec
 from cli.resumable_output import ResumableLines
-from cli.runs import config_from, json_of, pair_spec
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.cluster.failed import Failed
 from decoding.load import AUTO

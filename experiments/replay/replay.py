@@ -10,7 +10,7 @@ from checkpoints.errors import InputError, SettingError
 from checkpoints.search import find_folder
 from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
-from cli.runs import spec_from
+from cli.from_flags import spec_from
 from cli.values import parse_list
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
