@@ -71,7 +71,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
     """
     # here: --help need not wait for them
     from cli import show
-    from cli.runs import config_from, json_of, kernels_in, load_pair
+    from cli.from_flags import config_from, json_of, kernels_in, load_pair
     from decoding.metrics import summary
     from decoding.run import with_median_times
 

@@ -49,9 +49,12 @@ class Report:
         return None
 
 
-def examine(folder, load_model):
+def examine(folder, load_model, load_heads):
     """Examine the checkpoint folder at a Path, and return the Report. Reads all its files, and
-    shows progress on stderr. load_model(folder): returns its Model, or raises InputError
+    shows progress on stderr.
+
+    load_model(folder) returns its Model; load_heads: {name of a file: function(folder, model) that
+    loads this head of the model}. They raise InputError for what cannot be used.
     """
     report = Report()
     names_in_folder = report.try_step(files_in, folder)
@@ -70,7 +73,7 @@ def examine(folder, load_model):
     if report.problems:
         report.not_compared.append("what the model computes")
     else:
-        examine_model(folder, config, tensors, load_model, report)
+        examine_model(folder, config, tensors, load_model, load_heads, report)
     return report
 
 
@@ -120,9 +123,9 @@ def examine_tensors(tensors, report):
         report.not_compared.append(f"{checksums['unknown']} tensors: {reason}")
 
 
-def examine_model(folder, config, tensors, load_model, report):
-    """Load the model, compare its logits with those of OpenAI's 124M if it has that shape, and add
-    to the Report. tensors: {name: Tensor}
+def examine_model(folder, config, tensors, load_model, load_heads, report):
+    """Load the model and its heads, compare its logits with those of OpenAI's 124M if it has that
+    shape, and add to the Report. tensors: {name: Tensor}; other parameters as in `examine`
     """
     try:
         model = load_model(folder)
@@ -130,6 +133,9 @@ def examine_model(folder, config, tensors, load_model, report):
         report.not_compared.append(f"what the model computes: {error}")
         return
     report.try_step(require_spread, folder, model)
+    for name, load_head in load_heads.items():
+        if (folder / name).is_file() and report.try_step(load_head, folder, model):
+            report.compared.append(f"{name}: which weights it was trained on")
     if config != SIZES["124M"]:
         report.not_compared.append("what the model computes")
         return
@@ -139,15 +145,15 @@ def examine_model(folder, config, tensors, load_model, report):
 
 
 def require_spread(folder, model):
-    """Raise InputError if a model's logits are all equal, or NaN. Its weights are then zero, or
-    stored as another dtype than their file says.
+    """Raise InputError if a model's logits are all equal, or not finite. Its weights are then
+    zero, or stored as another dtype than their file says.
     """
     ids = [*range(min(model.config.n_ctx, model.config.n_vocab, 8))]
     logits = model.read(ids, model.new_cache())[0]  # [n_vocab]
-    if not np.ptp(logits) >= MIN_LOGIT_RANGE:  # not "<", which is False for NaN
+    if not MIN_LOGIT_RANGE <= np.ptp(logits) < np.inf:  # NaN, too, is not between them
         raise InputError(
-            f"{folder}: the logits of all tokens are equal, or no numbers: the weights are zero, "
-            "damaged, or of another dtype than their file says; fetch them again"
+            f"{folder}: the logits of all tokens are equal, or not finite: the weights are "
+            "zero, damaged, or of another dtype than their file says; fetch them again"
         )
 
 

@@ -135,11 +135,11 @@ def read_config(folder):
 
 
 def open_weights(folder, config):
-    """Open a folder's weights: {name in config.shapes(): Tensor}. Only headers are read. Raises
-    InputError if a tensor is missing, unknown, or of another shape.
+    """Open a folder's weights: {name in config.shapes(): Tensor}. Raises InputError if a tensor is
+    missing, unknown, or of another shape.
 
     Hugging Face's prefix of names is removed. Its causal masks are left out, and so is its output
-    head, which must be equal to the embedding.
+    head, which must be equal to the embedding: only these two are read, of all others the headers.
     """
     files, shapes = weights_files(folder), config.shapes()
     path = files[0]

@@ -16,9 +16,9 @@ from dataclasses import dataclass, fields, replace
 from checkpoints.errors import InputError
 from cli.exit_codes import UNUSABLE, print_error
 from cli.flags import SEEDS, Drafting, Ending, Machine, Models, Sampling, Settings, Tracing, flag
+from cli.from_flags import config_from, load_pair
 from cli.hints import unknown_message
 from cli.parser import flags_in
-from cli.runs import config_from, load_pair
 from cli.show import Stream, note_early_ends
 from cli.trace import Trace
 from decoding.load import Pair
@@ -123,8 +123,8 @@ class Console:
         error that the user can put right is printed as one line on stderr.
         """
         try:
-            if line.strip() in ("quit", "exit", "/exit"):
-                self.quit()
+            if line.strip().lower() in ("quit", "exit", "/quit", "/exit"):
+                self.running = False
             elif line.startswith("/") and not line.startswith("//"):
                 word, _, argument = line[1:].partition(" ")
                 self.run_command(word, argument)
@@ -180,8 +180,7 @@ class Console:
         """Run the command "/word argument" and print its answer; the case of the word does not
         count. Raises InputError for an unknown command, or an argument that it does not take.
         """
-        name_in_lower_case = {name.lower(): name for name in COMMANDS}
-        name = name_in_lower_case.get(word.lower())
+        name = {name.lower(): name for name in COMMANDS}.get(word.lower())
         if name is None:
             names = [f"/{name}" for name in COMMANDS]
             expected = "one of those that /help lists, or // to begin a prompt with a slash"
@@ -194,13 +193,7 @@ class Console:
         elif argument.strip():
             raise InputError(f"{name} {argument.strip()!r}: expected nothing after it")
         else:
-            actions = {
-                "settings": self.print_settings,
-                "stats": self.print_stats,
-                "help": self.print_help,
-                "quit": self.quit,
-            }
-            actions[name]()
+            getattr(self, f"print_{name}")()  # settings, stats or help
 
     def value(self, name):
         """The present value of a command in SETTINGS: that of its flag, or True if it is a decoder
@@ -232,10 +225,7 @@ class Console:
     def print_setting(self, name):
         """Print the present value of a command in SETTINGS, such as "top_k 0" or "draft off"."""
         value = self.value(name)
-        if isinstance(value, bool):
-            shown = "on" if value else "off"
-        else:
-            shown = repr(value)
+        shown = ("off", "on")[value] if isinstance(value, bool) else repr(value)
         self.print_answer(f"{name} {shown}")
 
     def print_settings(self):
@@ -262,13 +252,11 @@ class Console:
         self.print_answer(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
         for decoder, total in self.totals.items():
             if total:
-                rate = "-"
-                if total["examined"]:
-                    rate = f"{total['accepted'] / total['examined']:.3f}"
-                speed = f"{total['tokens'] / total['seconds']:.1f}"
-                per_pass = f"{total['tokens'] / total['rounds']:.2f}"
-                line = row(decoder, total["texts"], total["tokens"], speed, rate, per_pass)
-                self.print_answer(line)
+                n_tokens, n_examined = total["tokens"], total["examined"]
+                speed = f"{n_tokens / total['seconds']:.1f}"
+                rate = f"{total['accepted'] / n_examined:.3f}" if n_examined else "-"
+                per_pass = f"{n_tokens / total['rounds']:.2f}"
+                self.print_answer(row(decoder, total["texts"], n_tokens, speed, rate, per_pass))
 
     def print_help(self):
         """Print every command with its meaning, below HEADINGS."""
@@ -277,9 +265,6 @@ class Console:
                 self.print_answer(HEADINGS[name])
             line = f"  /{name:<17} {meaning}"
             self.print_answer(textwrap.fill(line, 100, subsequent_indent=" " * 21))
-
-    def quit(self):
-        self.running = False
 
 
 def parse_setting(name, text, value):

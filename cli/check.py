@@ -7,6 +7,8 @@ from checkpoints.check import examine
 from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
+from decoding.head_files import load_head
+from decoding.load import HEADS
 from utils import get_backend, load_model
 
 
@@ -22,7 +24,9 @@ def check(size_or_folder: str, *, settings: Folder):
     # what to do if there is none
     models_dir = settings.models_dir
     folder = locate(size_or_folder, models_dir) or find_folder(size_or_folder, models_dir)
-    report = examine(folder, partial(load_model, backend=get_backend("numpy", "plain")))
+    load = partial(load_model, backend=get_backend("numpy", "plain"))
+    heads = {f"{name}.safetensors": partial(load_head, name) for name in HEADS}
+    report = examine(folder, load, heads)
     print(printable(str(folder)))  # a folder may have any name
     sections = {
         "compared": report.compared,

@@ -52,8 +52,7 @@ def export(size_or_folder: str, *, settings: ExportSettings):
                 write_openvino(folder, temporary)
     except ModuleNotFoundError as missing:
         name = missing.name.partition(".")[0]
-        command = "pip install --group engines, with pip 25.1 or newer"
-        if settings.format == "gguf":
-            command = "pip install gguf"
+        group = "--group engines, with pip 25.1 or newer"
+        command = f"pip install {'gguf' if settings.format == 'gguf' else group}"
         raise InputError(f"{name} is not installed: {command}") from None
     print(f"{size_or_folder}: {out}")

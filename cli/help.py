@@ -20,29 +20,23 @@ def by_heading(flags):
     groups = {}
     for flag in flags.values():
         groups.setdefault(flag.heading or OWN, []).append(flag)
-    own = [heading for heading in groups if heading not in HEADINGS]
-    shared = [heading for heading in HEADINGS if heading in groups]
-    return {heading: groups[heading] for heading in own + shared}
+    order = lambda heading: HEADINGS.index(heading) if heading in HEADINGS else -1
+    return {heading: groups[heading] for heading in sorted(groups, key=order)}
 
 
 def default_text(flag):
     """The default of a Flag as text; "" for a bool and for a flag without a default."""
     if isinstance(flag.default, bool):
         return ""
-    if isinstance(flag.default, tuple):
-        return " ".join(flag.default)
-    return str(flag.default)
+    return " ".join(flag.default) if isinstance(flag.default, tuple) else str(flag.default)
 
 
 def format_flag(flag, width):
     """The text of one Flag in --help, `width` columns wide: its name, default and meaning."""
     default = default_text(flag)
-    if default:
-        suffix = f" (default {default})"
-    elif isinstance(flag.default, bool):
-        suffix = ""  # it takes no value
-    else:
-        suffix = " ..."
+    suffix = f" (default {default})" if default else " ..."
+    if isinstance(flag.default, bool):  # it takes no value
+        suffix = ""
     meaning = textwrap.fill(flag.meaning, width - 6, break_on_hyphens=False)
     return f"  --{flag.name}{suffix}\n{textwrap.indent(meaning, ' ' * 6)}"
 
@@ -70,12 +64,9 @@ def usage_line(command, program=None):
 
 def wrap_paragraphs(text, width):
     """Wrap the paragraphs of a docstring at `width` columns; indented ones stay as they are."""
-    paragraphs = []
-    for paragraph in text.strip().split("\n\n"):
-        if not paragraph.startswith(" "):
-            paragraph = textwrap.fill(paragraph, width)
-        paragraphs.append(paragraph)
-    return "\n\n".join(paragraphs)
+    paragraphs = text.strip().split("\n\n")
+    wrap = lambda paragraph: textwrap.fill(paragraph, width)
+    return "\n\n".join(p if p.startswith(" ") else wrap(p) for p in paragraphs)
 
 
 def format_help(command, flags, program=None):

@@ -40,7 +40,7 @@ OTHER_NAMES = {
 
 def close_names(word, names):
     """The names that a mistyped word may stand for, as a list; [] if none is close. Dashes,
-    underscores and case do not count. The first of these that exists:
+    underscores and case do not count. Up to four, of the first of these kinds that there is:
 
     - the name that is spelled so, here or in another program
     - the names with a word that begins so: "tok" for n_tokens_to_generate
@@ -55,9 +55,9 @@ def close_names(word, names):
     typed = normalized(word)
     if not typed:
         return []
-    name_of = {  # {spelling: name}; our own spelling counts more than another program's
-        other: name for name in names for other in OTHER_NAMES.get(name.strip("-/"), "").split()
-    } | {normalized(name): name for name in names}
+    own = {normalized(name): name for name in names}
+    others = {other: name for name in names for other in names_elsewhere(name)}
+    name_of = own | others | own  # ours are first, and count where both are spelled alike
     if typed in name_of:
         return [name_of[typed]]
     beginning = [known for known in name_of if f"_{typed}" in f"_{known}"]
@@ -65,8 +65,8 @@ def close_names(word, names):
     contained = [
         known for known in name_of if typed.startswith(f"{known}_") or typed.endswith(f"_{known}")
     ]
-    # each name once
-    return list(dict.fromkeys(name_of[known] for known in beginning or similar or contained))
+    # each name once, and not too many
+    return list(dict.fromkeys(name_of[known] for known in beginning or similar or contained))[:4]
 
 
 def normalized(name):
@@ -76,6 +76,11 @@ def normalized(name):
     'top_k'
     """
     return name.strip("-/").replace("-", "_").lower()
+
+
+def names_elsewhere(name):
+    """The list of names that other programs have for this command or flag of ours."""
+    return OTHER_NAMES.get(name.strip("-/"), "").split()
 
 
 def unknown_message(kind, word, names, expected=""):

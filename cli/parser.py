@@ -56,13 +56,6 @@ class Flag:
             raise SettingError(self.name, problem) from None
 
 
-def first_declaring(group, name):
-    """The most general base class of the dataclass `group` that declares the field `name`."""
-    for cls in reversed(group.__mro__):
-        if name in inspect.get_annotations(cls):
-            return cls
-
-
 def flags_in(group):
     """The list of Flags of a dataclass of flags, such as cli.flags.Settings.
 
@@ -71,7 +64,8 @@ def flags_in(group):
     """
     flags = []
     for field in dataclasses.fields(group):
-        cls = first_declaring(group, field.name)
+        bases = reversed(group.__mro__)
+        cls = next(base for base in bases if field.name in inspect.get_annotations(base))
         is_own = cls is group and "heading" not in vars(group)
         heading = None if is_own else cls.heading
         meaning, reader = field.metadata["meaning"], field.metadata["reader"]

@@ -13,7 +13,7 @@ from checkpoints.errors import SettingError, note
 from checkpoints.limits import Limits
 from checkpoints.output import check_output, write_atomically
 from cli.flags import DEFAULTS, Machine, Models, Settings, flag
-from cli.runs import kernels_in, load_pair
+from cli.from_flags import kernels_in, load_pair
 from page.report import describe_run, page_of
 from page.runs import answers_of, compute_saved_page
 from page.server import LiveServer

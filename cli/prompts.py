@@ -42,17 +42,13 @@ def prompt_of_record(record, where):
     """
     if isinstance(record, str):
         return record
-    field = None
-    if isinstance(record, dict):
-        field = next((name for name in FIELDS if name in record), None)
-    if field is None:
-        texts = []
-    elif field == "turns" and isinstance(record[field], list):
-        texts = record[field][:1]
+    fields = record if isinstance(record, dict) else {}
+    field = next((name for name in FIELDS if name in fields), None)
+    texts = [fields.get(field)]
+    if field == "turns" and isinstance(texts[0], list):
+        texts = texts[0][:1]  # [] has no first turn
     elif field == "instruction":
-        texts = [record[field], record.get("input") or ""]
-    else:
-        texts = [record[field]]
+        texts.append(fields.get("input") or "")
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{where}: expected text under one of {', '.join(FIELDS)}")
     return "\n".join(filter(None, texts))
@@ -103,10 +99,7 @@ def parse_prompts(path):
     else:
         contexts = [(f"line {i}", context) for i, context in hellaswag_contexts(lines)]
         return (contexts, "HellaSwag's form") if contexts else (filled_lines, "one a line")
-    prompts = []
-    for place, record in records:
-        prompts.append((place, prompt_of_record(record, f"{path}, {place}")))
-    return prompts, form
+    return [(place, prompt_of_record(it, f"{path}, {place}")) for place, it in records], form
 
 
 def read_prompts(path):

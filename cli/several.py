@@ -8,8 +8,8 @@ from tqdm import tqdm
 
 from checkpoints.errors import note, plural
 from cli import show
+from cli.from_flags import config_from, json_of, pair_spec
 from cli.resumable_output import ResumableLines
-from cli.runs import config_from, json_of, pair_spec
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.cluster.failed import Failed
 from decoding.load import AUTO
@@ -25,8 +25,7 @@ def generate_several(texts, settings, output):
     config, draft = config_from(settings), settings.draft_model_size
     batch_size = output.batch_size
     # K auto is chosen for a text alone, and a mistake is made in the code of this process
-    auto_K = settings.K == AUTO and settings.speculates
-    if settings.mistake or auto_K:
+    if settings.mistake or (settings.K == AUTO and settings.speculates):
         batch_size = 1
     executor = new_executor(output.cluster, pair_spec(settings), output.download)
     pair = executor.models.pair(draft)
@@ -57,11 +56,10 @@ def generate_several(texts, settings, output):
         summaries = run_prompts(executor, function, prompts, batch_size, prompt_name)
         # summaries come first in zip, because they raise that error behind the last one
         for summary, prompt in zip(summaries, prompts):
-            if isinstance(summary, Failed):
-                yield summary
-                continue
-            n_written.extend(len(summary[decoder]["token_ids"]) for decoder in settings.decoders)
-            yield json_of(settings, config, pair, prompt, summary, executor.kernels)
+            if not isinstance(summary, Failed):
+                n_written.extend(len(summary[name]["token_ids"]) for name in settings.decoders)
+                summary = json_of(settings, config, pair, prompt, summary, executor.kernels)
+            yield summary
 
     if output.out:
         write_results(decode, settings, prompts, output)
@@ -75,7 +73,7 @@ def generate_several(texts, settings, output):
         n_tokens, seconds = sum(n_written), time.perf_counter() - begin
         speed = f"{n_tokens / seconds:.1f} tokens/s, with prefill and waiting"
         print(f"All workers together: {n_tokens} tokens in {seconds:.2f}s, {speed}")
-    else:
+    elif totals:  # not if an interrupted run had decoded all
         print_totals(totals, min(batch_size, len(prompts)))
     if output.out:
         print(f"Written: {output.out}")
@@ -127,16 +125,9 @@ def write_results(decode, settings, prompts, output):
     with ResumableLines(output.out, [prompt_settings, fingerprints]) as lines:
         missing = lines.missing_places(len(prompts))
         decoded = decode([prompts[i] for i in missing])
-        progress = tqdm(
-            decoded,
-            initial=len(prompts) - len(missing),
-            total=len(prompts),
-            unit=" prompts",
-            leave=False,
-            disable=None,
-        )
+        bar = {"initial": len(lines.stored), "total": len(prompts), "unit": " prompts"}
         try:
-            for results, i in zip(progress, missing):
+            for results, i in zip(tqdm(decoded, **bar, leave=False, disable=None), missing):
                 lines.write(i, results, settings=prompt_settings[i], fingerprints=fingerprints)
         finally:  # also if some prompts failed: print those that did not
             if output.json:

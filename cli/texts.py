@@ -43,15 +43,12 @@ class Texts(Group):
     )
 
     @cached_property
-    def strings(self):
-        """The list of prompts as str. The first use reads the file or standard input."""
-        if not self.prompts:
-            return [read_prompt(text) for text in self.prompt]
-        return list(self.by_place.values())
-
-    @cached_property
     def by_place(self):
-        """{place in the file, such as "line 3": prompt}. The first use calls read_prompts."""
+        """{place, such as "line 3" of a file, or number: prompt}. The first use reads the file or
+        standard input.
+        """
+        if not self.prompts:
+            return {n: read_prompt(text) for n, text in enumerate(self.prompt, 1)}
         from cli.prompts import read_prompts  # here: only a file of prompts needs it
 
         return read_prompts(self.prompts)
@@ -68,12 +65,13 @@ class Texts(Group):
                 check_number("prompt_ids", token, tokens)
             return [Prompt.from_ids(self.prompt_ids, pair, seed)]
         if not self.prompts:
-            return [Prompt.from_text(text, pair, seed, n) for n, text in enumerate(self.strings, 1)]
+            return [Prompt.from_text(text, pair, seed, n) for n, text in self.by_place.items()]
         from cli.prompts import select_fitting  # here: only a file of prompts needs it
 
         max_tokens = pair.target.config.n_ctx - 1
         fitting, _ = select_fitting(self.prompts, self.by_place, pair.encoder.encode, max_tokens)
-        return [Prompt.from_ids(ids, pair, seed, self.strings[n - 1], n) for n, ids in fitting]
+        texts = list(self.by_place.values())
+        return [Prompt.from_ids(ids, pair, seed, texts[n - 1], n) for n, ids in fitting]
 
 
 @dataclass(frozen=True)
@@ -121,7 +119,7 @@ def check_combination(texts, settings, output):
         from checkpoints.output import check_output
 
         check_output("report", settings.report, (".html",))
-    texts.strings  # reads the prompts: a file that cannot be used should cost no loading of models
+    texts.by_place  # reads the prompts: a file that cannot be used should cost no loading of models
 
 
 def read_prompt(prompt):

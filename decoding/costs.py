@@ -6,6 +6,7 @@ import time
 import numpy as np
 from tqdm import tqdm
 
+from decoding.streams import Purpose, stream
 from sampling import Rng, prefill, verify
 
 MAX_K = 8
@@ -25,7 +26,7 @@ class RoundTimer:
 
     def __init__(self, target, draft, to_probs, max_K, rule):
         self.target, self.draft, self.to_probs, self.rule = target, draft, to_probs, rule
-        self.rng = Rng(0)
+        self.rng = Rng(stream(Purpose.TIMING, 0))
         self.drafter = draft.new_drafter(target, to_probs, self.rng)
         room = min(target.config.n_ctx, draft.n_ctx) - max_K
         # a text that repeats itself, for the look-up

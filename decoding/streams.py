@@ -24,6 +24,7 @@ class Purpose(IntEnum):
     ORDER_OF_TURNS = 7
     RANDOM_PROMPTS = 8
     WEIGHTS = 9  # weights that training begins with
+    TIMING = 10  # tokens and coins of what is only timed
     PASSAGES = 11  # places of the passages of a training step: the step
     VALIDATION = 12  # places of the passages of a validation: the batch
     WRITTEN = 13  # texts that a training step takes from those the target wrote: the step

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from cli.flags import Json, Models, flag
+from cli.from_flags import spec_from
 from cli.hints import find_mistake
-from cli.runs import spec_from
 from decoding.difference import first_difference
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig

@@ -30,7 +30,7 @@ def describe_run(settings, ids, defaults, kernels):
     settings: {flag: value}, "settings" in the run's JSON object
     ids: the token ids of its prompt
     defaults: {flag: default}: the command leaves out flags with these values
-    kernels: {model: {weight: kernel}}, as cli.runs.kernels_in gives them
+    kernels: {model: {weight: kernel}}, as cli.from_flags.kernels_in gives them
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):

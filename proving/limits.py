@@ -2,7 +2,8 @@
 
 The function gets other functions as arguments. The number of its calls of these is limited, and so
 is the time between two calls: a second thread raises an error in the thread that takes too long.
-This works in every thread and on every system that runs CPython.
+This works in every thread and on every system that runs CPython. A call into C, such as
+time.sleep(100), ends first.
 """
 
 import ctypes

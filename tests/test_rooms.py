@@ -114,7 +114,7 @@ print(*(getattr(module, "__file__", None) for module in sys.modules.values()), s
 def test_a_plain_run_loads_little():
     done = python("-c", PLAIN)
     loaded = {name for name, path in MODULES.items() if str(path) in done.stdout.splitlines()}
-    assert {"main", "sampling", "decoding.run", "cli.runs"} <= loaded
+    assert {"main", "sampling", "decoding.run", "cli.from_flags"} <= loaded
     assert not {room(name) for name in loaded} & {"page", "proving", "decoding.cluster"}
     assert not any(name.startswith("experiments") for name in loaded)
     n_lines = sum(len(MODULES[name].read_text(encoding="utf-8").splitlines()) for name in loaded)
@@ -123,7 +123,7 @@ def test_a_plain_run_loads_little():
 
 @pytest.mark.parametrize("top", ["decoding", "page", "proving"])
 def test_below_the_command_line_nothing_reads_settings(top):
-    """Flags become values in cli/runs.py."""
+    """Flags become values in cli/from_flags.py."""
     for name, path in MODULES.items():
         if name.split(".")[0] == top:
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -22,9 +22,9 @@ from checkpoints.errors import InputError, SettingError
 from checkpoints.limits import POSITIVE, PROBABILITY
 from checkpoints.output import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
+from cli.from_flags import spec_from
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
-from cli.runs import spec_from
 from cli.texts import BATCH_SIZES
 from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
@@ -279,7 +279,7 @@ def benchmark(settings: BenchmarkSettings, output: BenchmarkOutput):
 
     Examples:
         python main.py benchmark --K 1..8,auto --out results.json --plot results.png
-        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,2,4,8
+        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,8
         python main.py benchmark --draft_model_size 0.7M-17M --K 4 --temperature 0 \\
             --programs transformers,openvino,llama_server
     """

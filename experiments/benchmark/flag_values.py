@@ -19,19 +19,17 @@ def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
     parts = parse_list("K", text)
     numbers = [part for part in parts if not (part == AUTO and allow_auto)]
     for part in numbers:
-        first, dots, last = part.partition("..")
-        if not dots:  # a single number
-            last = first
-        are_numbers = re.fullmatch(r"\d{1,6}", first) and re.fullmatch(r"\d{1,6}", last)
-        if not are_numbers or not 1 <= int(first) <= int(last):
+        match = re.fullmatch(r"(\d{1,6})(\.\.(\d{1,6}))?", part)  # a number, or first..last
+        first, last = (int(match[1]), int(match[3] or match[1])) if match else (0, 0)
+        if not 1 <= first <= last:
             expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10"
             if allow_auto:
                 expected += ", or auto"
             raise SettingError("K", f"{text!r}: expected {expected}")
-        if int(last) > max_K:
+        if last > max_K:
             reason = f", {why_max}" if why_max else ""
             raise SettingError("K", f"{text!r}: expected at most {max_K}{reason}")
-        Ks += range(int(first), int(last) + 1)
+        Ks += range(first, last + 1)
     if len({*Ks}) < len(Ks):
         raise SettingError("K", f"{text!r}: expected each K once")
     if len(numbers) < len(parts):

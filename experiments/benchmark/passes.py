@@ -17,6 +17,7 @@ import gpt2
 from backends.before_numpy import N_THREADS
 from backends.kernels import kernels_of
 from decoding.costs import CONTEXT_TOKENS
+from decoding.streams import Purpose, stream
 from sampling import Rng, SamplingParams
 from utils import nothing_to_wait_for
 
@@ -84,7 +85,7 @@ def prepare_passes(model, rows, past):
     """Read `past` random tokens into a new cache. Returns {n: function()} for each n of the list
     `rows`: the function makes one pass over n tokens after these, as often as it is called.
     """
-    rng = np.random.default_rng(0)
+    rng = np.random.default_rng(stream(Purpose.RANDOM_PROMPTS, 0))
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
     model.read(ids, cache, n_last=max(rows))
@@ -127,7 +128,7 @@ def measure_breakdown(model, repeats):
     """Time the parts of a one-row pass, and the choice of a token after it, greedy and sampled.
     Returns {name of a part: mean or median milliseconds over `repeats`}.
     """
-    logits, rng = model.read([0], model.new_cache()), Rng(0)
+    logits, rng = model.read([0], model.new_cache()), Rng(stream(Purpose.TIMING, 0))
     greedy, sampled = SamplingParams(0.0), SamplingParams(1.0)
     choices = {
         "greedy choice": lambda: rng.sample(greedy(logits)[0]),

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from backends.machine import describe_machine
 from checkpoints.limits import POSITIVE
 from cli.flags import Json, Machine, Target, Weights, flag
-from cli.runs import spec_from
+from cli.from_flags import spec_from
 from cli.values import check_length, check_number, parse_list
 from experiments.benchmark.passes import measure_passes
 from experiments.benchmark.tables import legend, markdown_table, table
@@ -71,7 +71,7 @@ def profile(settings: ProfileSettings, output: Json):
 
     Examples:
         python main.py profile --target_model_size 124M --weights random
-        python main.py profile --target_model_size 355M --weights random --backend cupy
+        python main.py profile --target_model_size 355M --backend cupy
     """
     rows, size, weights = settings.row_counts(), settings.target_model_size, settings.weights
     target = spec_from(settings, size).load().target

@@ -9,9 +9,9 @@ from pathlib import Path
 from checkpoints.files import name_of
 from checkpoints.output import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
+from cli.from_flags import spec_from
 from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
-from cli.runs import spec_from
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.run import Run
 from decoding.streams import Purpose, stream

@@ -10,7 +10,7 @@ from checkpoints.errors import InputError, SettingError
 from checkpoints.search import find_folder
 from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
-from cli.runs import spec_from
+from cli.from_flags import spec_from
 from cli.values import parse_list
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
@@ -98,8 +98,8 @@ def load_drafts(settings, log):
     sizes = [name for name in names if is_size(name)]
     # there is no target: the first draft model is loaded in its place
     if sizes:
-        first, *others = sizes
-        models = spec_from(settings, first, others).load()
+        first, *other_drafts = sizes
+        models = spec_from(settings, first, other_drafts).load()
         if (models.encoder.fingerprint, models.encoder.n_vocab) != (log.tokenizer, log.n_vocab):
             raise InputError(
                 f"draft {first} and the log {settings.log} have different vocabularies: "
@@ -140,4 +140,4 @@ def replay(settings: ReplaySettings, output: Json):
     print(f"\n{legend(rows, COLUMNS)}\n\n{textwrap.fill(result['certainty'], 100)}")
     reasons = {reason for row in rows for reason in row["withheld"].values()}
     for reason in sorted(reasons):
-        print(f"no projected speedup: {reason}")
+        print(textwrap.fill(f"no projected speedup: {reason}", 100))

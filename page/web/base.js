@@ -45,9 +45,10 @@ const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
 // Characters that cannot be seen, or that reverse what follows, show as their numbers.
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+// Not so the joiners U+200C and U+200D, which belong to words and emoji.
+const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu;
 const plainly = text => text.replace(HIDDEN,
-  character => `[U+${character.charCodeAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
+  character => `[U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
 const visible = text => plainly(text).replace(/^ /, "␣").replace(/\n/g, "⏎").replace(/\t/g, "⇥")
   .replace(/^$/, "·");
 const inText = text => plainly(text).replace(/\n/g, "⏎\n") || "·";

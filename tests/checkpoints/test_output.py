@@ -1,6 +1,7 @@
 """Files that commands write: what is refused before the work begins, and whole or not there."""
 
 import os
+import platform
 
 import pytest
 from command_line import python
@@ -59,16 +60,20 @@ def test_a_disk_that_is_full_is_named_by_its_file(tmp_path, full_disk, writing):
 @pytest.mark.skipif(os.name != "posix", reason="asks for processes")
 @pytest.mark.parametrize("writing", [create_atomically, replace_atomically])
 def test_what_a_killed_process_left_is_deleted_by_the_next(tmp_path, writing):
-    path, other = tmp_path / "a.json", tmp_path / "b.json.7.part"
-    other.write_text("mine")
+    """What another machine writes stays, and what another process of this one does."""
+    path, host = tmp_path / "a.json", platform.node()
+    owners = "b.json.7", f"a.json.{'x' * len(host)}.999999999", f"a.json.{host}.{os.getppid()}"
+    others = {tmp_path / f"{owner}.part" for owner in owners}
+    for other in others:
+        other.write_text("mine")
     begin = "import os\nfrom checkpoints.output import create_atomically\n"
     begin += f"with create_atomically({str(path)!r}) as part:\n"
     python("-c", begin + "    part.touch()\n    os._exit(9)")
-    assert len([*tmp_path.iterdir()]) == 2
+    assert len([*tmp_path.iterdir()]) == 1 + len(others)
     with writing(path) as temporary:
         temporary.write_text("newer")
         assert temporary_path(path) == temporary and temporary.exists()  # its process runs
-    assert {*tmp_path.iterdir()} == {path, other}
+    assert {*tmp_path.iterdir()} == {path, *others}
 
 
 @pytest.mark.parametrize("content", [None, "mine"])

@@ -177,6 +177,7 @@ NONSENSE = {  # weights that can be loaded
     "no last norm": lambda tensors: (
         tensors | {name: 0 * tensors[name] for name in ("ln_f.weight", "ln_f.bias")}
     ),
+    "products too large": lambda tensors: tensors | {"ln_f.bias": tensors["ln_f.bias"] + 3e38},
 }
 
 
@@ -185,7 +186,15 @@ def test_weights_that_tell_no_token_from_another_are_a_problem(check, folder, ki
     write_checkpoint(folder, TINY, NONSENSE[kind](random_tensors(TINY)))
     done = check("model")
     (problem,) = sections(done)["problems"]
-    assert done.code == 1 and "the logits of all tokens are equal" in problem
+    assert done.code == 1 and "the logits of all tokens are equal, or not finite" in problem
+
+
+def test_a_damaged_head_beside_a_model_is_a_problem(check, folder):
+    head = folder / "eagle.safetensors"
+    head.write_bytes(b"cut")
+    done = check("model")
+    (problem,) = sections(done)["problems"]
+    assert (done.code, done.err) == (1, "") and problem.startswith(f"{head}: is truncated")
 
 
 def test_a_folder_that_may_not_be_entered(check, folder, monkeypatch):
@@ -281,4 +290,6 @@ def test_words_that_are_no_check(check, folder, words, said):
 @embedded
 @pytest.mark.parametrize("size", ["17M", "0.7M-17M"])
 def test_nothing_is_wrong_with_the_embedded_pair(program, size):
-    assert program("check", size).code == 0
+    done = program("check", size)
+    heads = "which weights it was trained on" in done.out
+    assert (done.code, heads) == (0, size == "17M")

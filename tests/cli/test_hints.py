@@ -53,6 +53,7 @@ def test_what_people_type_for_a_flag(meant):
     "typed, flags",
     [
         ("--top", "--top_k --top_p"),
+        ("-p", "--prompt --prompts --prompt_ids --top_p"),
         ("--model_size", "--target_model_size --draft_model_size"),
         ("--max-model-len", ""),
         ("--min_p", ""),

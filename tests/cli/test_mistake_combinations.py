@@ -34,9 +34,7 @@ FLAGS = ["--prompt", PROMPT, "--n_tokens_to_generate=12", "--temperature=1"]
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-@pytest.mark.parametrize(
-    "more", [pytest.param(more, marks=pytest.mark.slow if more else ()) for more in REFUSED]
-)
+@pytest.mark.parametrize("more", REFUSED)
 def test_a_mistake_runs_or_one_line_says_why_not(cli, tmp_path, mistake, more):
     path = tmp_path / "x.html"
     flags = ["--mistake", mistake, *FLAGS, *more.split()]

@@ -125,6 +125,11 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     assert [*map(timeless, results)] == [*map(timeless, before)]
 
 
+def test_a_run_that_finds_all_results_stored_claims_no_speed(write, file, out, interrupted):
+    interrupted(lambda: write("--prompts", file), len(TEXTS))
+    assert write("--prompts", file).out == f"Written: {out}\n"
+
+
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize("n_runs", range(0, 14, 2))
 def test_an_interruption_loses_one_batch(write, file, partial, monkeypatch, batch_size, n_runs):

@@ -17,7 +17,7 @@ from toys import tiny_model, tiny_vocabulary, tokens_of
 
 from checkpoints.errors import InputError
 from cli.flags import Settings
-from cli.runs import config_from
+from cli.from_flags import config_from
 from decoding import auto_k, clock
 from decoding.auto_k import AutoK
 from decoding.clock import Seconds

@@ -4,12 +4,13 @@ parts of a benchmark, the batches of training.
 
 import sys
 from collections import defaultdict
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from table_models import TableModel
-from toys import tiny_model
+from toys import TINY, tiny_model
 
 from decoding.coupled import gumbel_noise
 from decoding.drafts import ModelDraft
@@ -88,7 +89,8 @@ def test_record_and_replay_share_no_stream(cli, as_json, shared_streams, tmp_pat
 @pytest.mark.parametrize(
     "flags",
     ["--K=2,auto --repeats=2 --verification=token,block", "--synthetic_acceptance=0.5 --repeats=3"]
-    + ["--batch_size=1,3 --repeats=2", "--batch_size=2 --synthetic_acceptance=0.5"],
+    + ["--batch_size=1,3 --repeats=2", "--batch_size=2 --synthetic_acceptance=0.5"]
+    + ["--weights=random --K=2,auto"],
 )
 def test_the_parts_of_a_benchmark_share_no_stream(cli, shared_streams, tmp_path, flags):
     source = []
@@ -100,18 +102,24 @@ def test_the_parts_of_a_benchmark_share_no_stream(cli, shared_streams, tmp_path,
     assert shared_streams() == []
 
 
+def test_the_parts_of_a_profile_share_no_stream(cli, shared_streams):
+    flags = "--weights=random", "--repeats=1", "--rows=1"
+    assert cli(*flags, command=["profile"]).code == 0
+    assert shared_streams() == []
+
+
 def test_the_batches_of_training_share_no_stream(shared_streams):
     pytest.importorskip("torch")
     from experiments.training import texts
 
     ids = np.arange(5000, dtype=np.uint16)
     read = texts.TrainingTexts(ids, ids, written=np.zeros((5, texts.WRITTEN_TOKENS + 1), np.uint16))
-    model = tiny_model(1)
+    model = tiny_model(1, replace(TINY, n_ctx=texts.PROMPT_TOKENS + 4))
     beginnings = ids % model.config.n_vocab
     for i in range(4):
         read.batch(i, 100, 0, 24)
         texts.random_passages(ids, Purpose.VALIDATION, 0, i, 2, 24)
-        with pytest.raises(ValueError):  # the text outgrows the context, behind the first samples
+        with pytest.raises(ValueError):  # the text outgrows the context, after a few samples
             texts.continue_passages(model, beginnings, 0, i, 2)
     assert shared_streams() == []
 

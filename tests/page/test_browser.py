@@ -495,7 +495,7 @@ def test_the_expected_speedup_is_that_of_the_theory(live, pair, draft):
     assert ("large model alone is faster" in page.locator("#verdict").inner_text()) or h < 1
     assert page.locator("table.map td.here").count() == 1
     page.locator("#as-measured").click()
-    assert page.evaluate("knobs.a") is None
+    assert page.evaluate("[knobs.a, document.activeElement.id]") == [None, "as-measured"]
 
 
 def test_no_more_drafts_are_expected_than_there_are_heads(live, pair):
@@ -689,10 +689,10 @@ def test_two_characters_make_a_target_that_can_be_touched(saved):
 
 def test_hidden_characters_are_shown_and_a_text_runs_its_own_way(saved):
     hebrew = "שלום עולם"
-    page, _ = saved("--prompt", hebrew + "\u202e x", "--temperature", 1)
+    page, _ = saved("--prompt", hebrew + "\u202e x\u200b\U000e0041", "--temperature", 1)
     page.locator("#tab-race").click()
     lane = page.locator(".lane .written").first
-    assert lane.inner_text().startswith(hebrew + "[U+202E] x")
+    assert lane.inner_text().startswith(hebrew + "[U+202E] x[U+200B][U+E0041]")
     assert lane.evaluate("e => getComputedStyle(e).direction") == "rtl"
     for shown in (page.locator("#views").inner_text(), page.locator("#command").inner_text()):
         assert "\u202e" not in shown

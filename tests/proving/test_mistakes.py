@@ -11,7 +11,7 @@ from toys import refusal, tokens_of
 import sampling
 from checkpoints.errors import InputError
 from cli.flags import Settings
-from cli.runs import config_from
+from cli.from_flags import config_from
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.prompt import Prompt

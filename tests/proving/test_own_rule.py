@@ -18,9 +18,12 @@ HEAD = """
 import random
 from exercises.solutions import verify_7 as right_rule
 from wrong_answers import *
+
+def rule(*pieces):
+    return edited(right_rule, *pieces)
 """
-FROM_P = "verify_7 = rule(replacement=lambda p, q: p)\n"
-NEARLY = "verify_7 = rule(ratio=lambda p, q: p / (q + 1e-6))\n"
+FROM_P = "verify_7 = replaced_from_p\n"
+NEARLY = "verify_7 = rule(('q[i][x])', '(q[i][x] + 1e-6))'))\n"
 RIGHT = "verify_7 = right_rule\n"
 
 
@@ -132,7 +135,7 @@ HOW = "draft, p, q, sample, accept"
         ("def verify_7(*how): right_rule(*how)", "returns None"),
         ("def verify_7(*how): exit(3)", "SystemExit: 3"),
         ("exit()", "SystemExit"),
-        ("verify_7 = rule(replacement=lambda p, q: p - q)", "sum to 1"),
+        ("verify_7 = rule(('residual_3(p[i], q[i])', 'p[i] - q[i]'))", "sum to 1"),
         ("verify_7 = 3", "expected a function"),
         ("def verify_7(:", "SyntaxError"),
         (f"{LOOP} return [0.5]", "speculative_9"),
@@ -191,15 +194,15 @@ def test_the_trace_and_the_page_of_the_solutions_are_those_of_the_project(
 @pytest.mark.parametrize(
     "answer",
     [
-        "rule(verified=lambda i: i < 3)",
-        "rule(verified=lambda i: i < 4)",
-        "rule(bonus=lambda p, q, n: p[min(n, 4)])",
-        "rule(replacement=three_tokens)",
-        "rule(ratio=lambda p, q: p / (q + 1e-6))",
+        "verify_7 = rule(('if not', 'if i < 3 and not'))",
+        "verify_7 = rule(('if not', 'if i < 4 and not'))",
+        "verify_7 = rule(('p[len(draft)]', 'p[min(len(draft), 4)]'))",
+        "verify_7 = rule(('residual_3', 'three_tokens'))",
+        NEARLY,
     ],
 )
 def test_what_is_right_for_few_tokens_or_drafts_is_wrong(module, answer):
-    own = ReaderModule(module(f"verify_7 = {answer}"))
+    own = ReaderModule(module(answer))
     assert own.enumerate_rule("token")["rule_distance"] > 1e-9
 
 
@@ -211,12 +214,10 @@ def test_a_small_distance_is_not_said_to_be_none(cli, module):
 
 
 IN_PLACE = """
-def subtract(p, q):
-    p -= q
-    p[p < 0] = 0
-    return p / p.sum()
-
-verify_7 = rule(replacement=subtract)
+verify_7 = rule(
+    ("return i", "p[i] -= np.minimum(p[i], q[i]); return i"),
+    ("residual_3(p[i], q[i])", "p[i] / p[i].sum()"),
+)
 """
 BY_SAMPLE = f"""
 def verify_7({HOW}):

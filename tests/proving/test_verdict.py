@@ -21,6 +21,8 @@ from proving.verdict import describe_first_error, format_distance
             "after (0,): yours [0, 0.75] and P(end) 0.25, right [0, 0.75] and P(end) 0.25, which "
             "differ by 1e-08",
         ),
+        ({(0,): 1.0}, "after (0,): yours [0, 0] and P(end) 1, right [0, 0.75] and P(end) 0.25"),
+        ({(2,): 1.0}, "the first token: yours [0, 0, 1], right [1, 0, 0]"),
         ({(0,): 0.25, (0, 1): 0.75}, None),
     ],
 )

@@ -121,7 +121,9 @@ def test_rounds_of_a_block_have_the_distribution_of_live_ones(seeds):
         live += q.prod() * np.array(P)
         ratios, accepted = np.append(0, q / p), np.zeros(k)
         for coin in coins:
-            drafts, _ = CoinDrafter(ids, ratios, np.full(4, coin), "block", 3).propose([0], k)
+            unused = 1 - coin  # only the round's first coin counts
+            drafter = CoinDrafter(ids, ratios, np.array([unused, coin, unused, unused]), "block", 3)
+            drafts, _ = drafter.propose([0], k)
             accepted += np.cumprod(np.array(drafts) == text)
         replayed += p.prod() * accepted / len(coins)
     assert np.allclose(replayed, live, atol=1e-3)

@@ -8,7 +8,7 @@ import pytest
 from toys import tokens_of
 
 from cli.flags import DEFAULTS, Settings
-from cli.runs import kernels_in, load_pair
+from cli.from_flags import kernels_in, load_pair
 from page.report import describe_run
 from page.server import LiveServer
 from sampling import Rng, speculative, stop_condition
