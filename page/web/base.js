@@ -44,8 +44,7 @@ const width = x => ({width: share(x)});
 const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
-// Characters that cannot be seen, or that reverse what follows, show as their numbers.
-// Not so the joiners U+200C and U+200D, which belong to words and emoji.
+// Unseen and reversing characters show as their numbers; not so the joiners of words and emoji.
 const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu;
 const plainly = text => text.replace(HIDDEN,
   character => `[U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
