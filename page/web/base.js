@@ -141,7 +141,7 @@ function showHead(run) {
       + `Accepted of the ${f.examined} examined: ${percent(f.acceptance_rate)}`
       + (run.coupled && f.usual_acceptance_rate !== null ? "; by the token rule it would be "
         + `${percent(f.usual_acceptance_rate)}.` : ".")),
-    make("li", `The large model (${s.target_model_size}) has ${million(0)} parameters, `
+    make("li", `The large model (${s.target_model_size}) has ${million(0)} weights, `
       + (run.parameters[1] ? `the small model (${s.draft_model_size}) ${million(1)}`
         : "a look-up of n-grams takes the small one’s place")
       + `. At most K = ${s.K} guesses a round, temperature ${s.temperature}, seed ${s.seed}.`));
