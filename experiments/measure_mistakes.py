@@ -50,14 +50,14 @@ class MuseumSettings(Models):
 
 
 def rounds_in_case(pair, case, to_probs):
-    """Return an iterator of the Rounds of a speculative text by a Pair, with the prompt, ending and
-    rule of a MistakeCase, and with these SamplingParams.
+    """Prepare a speculative text by a Pair, with the prompt, stop string and rule of a MistakeCase,
+    and with the SamplingParams `to_probs`. Returns the iterator of its Rounds.
     """
     prompt = Prompt.from_text(case.prompt, pair, SEED)
     if case.full:
         # repeat the prompt until the context has room for two tokens only
         n = pair.target.config.n_ctx - 2
-        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, SEED)
+        prompt = Prompt.from_ids((prompt.ids * n)[-n:], pair, SEED)  # at least n ids, cut to n
     rule = RULES[case.verification]
     config = GenerationConfig(N_TOKENS, to_probs=to_probs, stop=case.stop, rule=rule)
     return config.new_run(pair, prompt).rounds()
@@ -65,15 +65,16 @@ def rounds_in_case(pair, case, to_probs):
 
 @cache
 def decode_correctly(pair, case, to_probs):
-    """Decode the text of rounds_in_case with the right code. Returns its token ids, a tuple; if the
-    loop ends in an error, the last element is the error's name. The result is kept for later calls.
+    """Decode a speculative text by a Pair with the right code, in a MistakeCase and with the
+    SamplingParams `to_probs`. Returns its token ids, a tuple of ints; if the loop ends in an error,
+    the last element is the error's name. Keeps the result for later calls.
     """
     return collect_tokens(rounds_in_case(pair, case, to_probs))
 
 
 def find_first_wrong_token(pair, mistake):
-    """Return the index of the first token in which a text by the Pair with the Mistake differs from
-    the text of the right code with the same seed; None if no token does.
+    """Decode texts by the Pair with the Mistake and with the right code, from the same seed.
+    Returns the index of the first token in which the two differ; None if no token does.
 
     First a greedy text is tried. If it shows no difference, a sampled text is tried too, unless the
     mistake leaves the distribution right: then a sampled text may differ and still not be wrong.
@@ -92,9 +93,8 @@ def find_first_wrong_token(pair, mistake):
 
 
 def tokens_per_toy_round(mistake):
-    """Compute the mean number of tokens of a round by two tiny models, from all its outcomes, as
-    [with the Mistake, with the right code]. Returns None if the mistake changes more than an
-    accept/reject rule.
+    """Enumerate a round by two tiny models. Returns its mean number of tokens, [with the Mistake,
+    with the right code]; None if the mistake changes more than an accept/reject rule.
     """
     case = mistake.case
     rule = RULES[case.verification]
@@ -109,7 +109,8 @@ def tokens_per_toy_round(mistake):
 
 
 def measure_mistake(name, mistake, pair):
-    """Measure how wrong a Mistake is. Returns its row in the JSON object, a dict.
+    """Measure how wrong a Mistake is. Returns a dict: its distance from the target's distribution,
+    how often it ends in an error, its tokens per round, where a text goes wrong.
 
     name: a key of MISTAKES; pair: the Pair that writes the texts
     """

@@ -17,10 +17,12 @@ def say(text):
 
 
 def progress(items, total, name, unit):
-    """Yield the items of an iterable, and show on stderr how many are done: by a bar on a terminal,
-    else by notes before the first item, after the last, and every 10 seconds or more.
+    """Yield the items of an iterable, and show on stderr how many are done: with a bar on a
+    terminal, elsewhere with notes before the first item, after the last, and every 10 seconds or
+    more.
 
-    total: how many items there are; name: what is done; unit: what the items are, in the plural
+    total: how many items there are
+    name, unit: texts to show: what is done; what the items are, in the plural
     """
     bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
     say(f"{name}: 0 of {total} {unit}")

@@ -24,7 +24,7 @@ TOY_END = 2  # the token that ends a text
 
 
 def toy_pair(n_free=4, draft_seed=2, n_vocab=3):
-    """[target, draft model]: two gpt2.Models of two layers, with random weights.
+    """Make [target, draft model]: two gpt2.Models of two layers, with random weights.
 
     n_free: how many positions of the context are left after TOY_PROMPT
     draft_seed: the seed of the draft model's weights
@@ -35,8 +35,9 @@ def toy_pair(n_free=4, draft_seed=2, n_vocab=3):
 
 
 def row_function(model, to_probs):
-    """A gpt2.Model as the exercises call models: a function ids -> [len(ids), n_vocab]. Row i is
-    the distribution of the token after ids[: i + 1]. Each call reads the whole text.
+    """A gpt2.Model as the exercises call models: a function from token ids, a sequence, to an array
+    [len(ids), n_vocab]. Row i is the distribution of the token after ids[: i + 1]. Each call reads
+    the whole text.
 
     to_probs: the SamplingParams that turn the logits into probabilities
     """
@@ -44,14 +45,15 @@ def row_function(model, to_probs):
 
 
 def toy_functions(case, n_free, n_vocab=3):
-    """[target, draft model] of a MistakeCase, as functions from a text to the distribution of its
-    next token, [n_vocab]. A text is a tuple of the tokens after TOY_PROMPT.
+    """Make the toy pair of a MistakeCase. Returns [target, draft model], two functions from a text
+    to the distribution of its next token, [n_vocab]. A text is a tuple of the tokens after
+    TOY_PROMPT.
 
     n_free: how many positions of the context are left after TOY_PROMPT
     """
 
     def next_token_function(model):
-        """A function text -> [n_vocab] for a gpt2.Model. It keeps its results."""
+        """The function text -> [n_vocab] for a gpt2.Model. It keeps its results."""
         rows = row_function(model, case.to_probs)
         return cache(lambda text: rows([*TOY_PROMPT, *text])[-1])
 
@@ -86,9 +88,10 @@ def ends_at_toy_end(generated):
 
 
 def toy_distributions(case, mistake=None, rule=None):
-    """Enumerate the speculative loop on the toy pair. Returns the distribution of its texts and the
-    target's own, both {text, a tuple of tokens: probability}. If an error ends a text, its last
-    element is the error's name. Raises InputError if a reader's own rule fails.
+    """Run the speculative loop on the toy pair through every random choice. Returns (the
+    distribution of its texts, the target's own), both {text, a tuple of tokens: probability}. If an
+    error ends a text, the last element of the text is the error's name. Raises InputError if a
+    reader's own rule fails.
 
     case: a MistakeCase. mistake: a Mistake to make, None for the right code
     rule: a function with the arguments and result of sampling.verify; None for the case's rule
@@ -102,7 +105,9 @@ def toy_distributions(case, mistake=None, rule=None):
     target_texts = chain_rule(target, TOY_PROMPT, n_tokens, to_probs, is_done)
 
     def run(rng):
-        """Decode one branch. Returns its whole text, so that a wrong length counts too."""
+        """Decode one branch of the choices, which `rng` makes. Returns its text, a tuple, uncut, so
+        that a wrong length counts too.
+        """
         drafter = adapt_drafter(sampling.NeuralDrafter(draft_model, to_probs, rng), rule)
         rounds = sampling.speculative(
             target, drafter, TOY_PROMPT, n_tokens, K, to_probs, rng, is_done=is_done, rule=rule
@@ -114,10 +119,12 @@ def toy_distributions(case, mistake=None, rule=None):
 
 
 def distance_and_errors(texts, target_texts):
-    """Compare what toy_distributions returns: (total variation distance of the texts without an
-    error, probability of an error). The distance is None if every text ends in an error.
+    """Compare two distributions of texts. Returns (the total variation distance of the texts
+    without an error, the probability of an error). If every text ends in an error, the distance is
+    None.
 
-    texts, target_texts: {text, a tuple of tokens: probability}
+    texts, target_texts: {text, a tuple of tokens: probability}, as from toy_distributions: a text
+        that an error ended holds the error's name, a str
     """
     complete = {}
     p_error = 0

@@ -40,8 +40,9 @@ class EnumeratingRng:
         self.script, self.trail, self.probability = script, [], 1.0
 
     def choose(self, p):
-        """Choose an index of p, a sequence of probabilities. Of the indices with a probability
-        above 0 it is that of the script, after the script's end the first. Adds to the trail.
+        """Choose an index of p, a sequence of probabilities, among the indices with a probability
+        above 0: the one that the script names, after the script's end the first. Adds the choice
+        to the trail.
 
         Raises ValueError if no probability is above 0, WrongAnswer if the script does not fit.
         """
@@ -84,11 +85,12 @@ def next_script(trail):
 
 
 def run_branch(run, script):
-    """Run one branch, from the choices of a script: (what run(rng) returns, the trail, the
+    """Run one branch of the tree of choices. Returns (what run(rng) returns, the trail, the
     probability of the branch).
 
-    run: a function of an EnumeratingRng. script, trail: as in EnumeratingRng, [index] and [(index
-        taken, number of options)]
+    run: a function that is called with an EnumeratingRng
+    script: a list of the index of the option to take, for each choice
+    trail: a list of (index of the option taken, number of options), for each choice made
     """
     rng = EnumeratingRng(script)
     outcome = run(rng)
@@ -96,7 +98,7 @@ def run_branch(run, script):
 
 
 def enumerate_branches(run):
-    """Run a function through every sequence of its random choices: {outcome: probability}.
+    """Run a function through every sequence of its random choices. Returns {outcome: probability}.
 
     run: called once for each branch, with an EnumeratingRng in place of a sampling.Rng; returns an
         outcome, which is hashable
@@ -107,6 +109,7 @@ def enumerate_branches(run):
     script = []
     for n_branches in range(MAX_BRANCHES):
         branch = run_branch(run, script)
+        # the first branches run again, to see that only `rng` decides what they do
         if n_branches < N_REPEATED:
             for _ in range(N_RUNS - 1):
                 if run_branch(run, script) != branch:
@@ -120,11 +123,12 @@ def enumerate_branches(run):
 
 
 def chain_rule(target, ids, n_tokens, to_probs, is_done=sampling.never):
-    """The target's own distribution of texts, without any decoding loop: {text, a tuple of the up
-    to n_tokens new tokens: probability}.
+    """Compute the target's own distribution of texts, without any decoding loop. Returns {text, a
+    tuple of up to n_tokens new tokens: probability}.
 
-    target: a gpt2.Model. ids: the prompt, a list. to_probs: logits [1, n_vocab] -> probabilities
-    is_done: a function of the new tokens, a list; true where a text ends
+    target: a gpt2.Model. ids: the prompt, a list
+    to_probs: a function from logits to probabilities, both [1, n_vocab]
+    is_done: a function from the list of new tokens to whether the text ends there
     """
     unfinished = {(): 1.0}
     finished = {}
@@ -141,7 +145,8 @@ def chain_rule(target, ids, n_tokens, to_probs, is_done=sampling.never):
 
 
 def total_variation(first, second):
-    """Half the sum of all differences of two distributions {outcome: probability}.
+    """The total variation distance of two distributions {outcome: probability}: half the sum of all
+    differences.
 
     >>> total_variation({"a": 0.5, "b": 0.5}, {"b": 1.0})
     0.5

@@ -15,7 +15,8 @@ def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
     under the target is min(epsilon, delta * exp(-entropy of p)) or more. q is not used.
     """
     for i, token in enumerate(draft):
-        entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()  # 0 log 0 = 0
+        # np.maximum makes 0 log 0 = 0
+        entropy = -(p[i] * np.log(np.maximum(p[i], 1e-300))).sum()
         if p[i, token] < min(epsilon, delta * np.exp(-entropy)):
             return i, rng.sample(p[i])
     return len(draft), rng.sample(p[len(draft)])
@@ -30,7 +31,8 @@ def cascade(draft, p, q, rng, alpha=0.35):
     If q has k + 1 rows (see ExtraRowDrafter), the bonus token comes from the mixed target, too;
     otherwise from p.
     """
-    n = len(q)  # `initial`: q may have no row
+    n = len(q)
+    # `initial`, because q has no row if nothing is drafted
     is_sure = q.max(axis=1, keepdims=True, initial=0) >= 1 - alpha  # [n, 1]
     mixed = np.where(is_sure, q, p[:n])
     return verify(draft, np.concatenate([mixed, p[n:]]), q, rng)
@@ -45,14 +47,16 @@ class ExtraRowDrafter:
         self.drafter, self.n_vocab, self.prefill = drafter, drafter.n_vocab, drafter.prefill
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k + 1, n_vocab]
-        """Draft k tokens, and return rows of q for k + 1. Fewer if the other drafter stops."""
+        """Draft k tokens after ids. Returns them, and the distributions of k + 1 tokens. Both are
+        fewer if the drafter inside stops early.
+        """
         draft, q = self.drafter.propose(ids, k + 1)
         return draft[:k], q
 
 
 def adapt_drafter(drafter, rule):
-    """The drafter that a rule needs: for `cascade` an ExtraRowDrafter around this one, otherwise
-    this one.
+    """Return the drafter that a rule needs: for `cascade` an ExtraRowDrafter around `drafter`, for
+    other rules `drafter` itself. rule: a function that is called as sampling.verify
     """
     return ExtraRowDrafter(drafter) if rule is cascade else drafter
 

@@ -33,8 +33,9 @@ lock = threading.Lock()
 
 
 def set_deadline(deadline):
-    """Replace the deadline of this thread, and return the deadline that it had. Both are seconds of
-    time.monotonic(), or None for no deadline. Starts the thread that watches the deadlines.
+    """Replace the deadline of this thread, and return the old one. Both are in seconds, as
+    time.monotonic() counts them, or None for no deadline. Starts the thread that watches the
+    deadlines, if it does not run yet.
     """
     start_watching()
     thread = threading.get_ident()
@@ -52,8 +53,8 @@ def start_watching():
 
 
 def watch():
-    """Raise TookTooLong in every thread whose deadline is over: looks ten times a second, and never
-    returns.
+    """Look at the deadlines ten times a second, and raise TookTooLong in every thread whose
+    deadline is over. Never returns.
     """
     raise_in_thread = ctypes.pythonapi.PyThreadState_SetAsyncExc
     while True:
@@ -68,11 +69,12 @@ def watch():
 
 
 def with_limits(function, name=None, must_return=True):
-    """The function with limits. It raises WrongAnswer if it ends the program, returns None, calls
+    """Wrap a reader's function in limits. The function returned takes the same arguments, by
+    position, and raises WrongAnswer if the reader's function ends the program, returns None, calls
     the functions among its arguments more than MAX_CALLS times, or computes for more than
     MAX_SECONDS between two such calls. NumPy's warnings are off in it.
 
-    name: of the function returned, by default the function's own
+    name: of the function returned, a str; None for the name of `function`
     must_return: False if the function may return None
     Raises WrongAnswer if `function` is no function.
     """
@@ -97,8 +99,9 @@ def with_limits(function, name=None, must_return=True):
 
 
 def with_counted_calls(function, call_numbers):
-    """The function, for a reader's function to call. It raises WrongAnswer after MAX_CALLS calls.
-    Its own time is not limited, and each call gives the caller MAX_SECONDS from its end.
+    """Wrap a function that is given to a reader's function, the caller. The function returned
+    raises WrongAnswer after MAX_CALLS calls. The time inside a call is not limited, and after each
+    call the caller has MAX_SECONDS again.
 
     call_numbers: an iterator 1, 2, ..., shared by all functions whose calls are counted together
     """
@@ -143,9 +146,9 @@ def describe_error(error):
 
 def describe_line(error, file):
     """The last line of a file that an exception has passed through, as text: " in line 3: x = y".
-    " in line 3" if the file cannot be read, "" if the exception passed through no line of it.
+    It is " in line 3" if the file cannot be read, "" if no line of the file was passed through.
 
-    file: a path, a str
+    error: the exception; file: a path, a str
     """
     frames = traceback.extract_tb(error.__traceback__)
     in_file = [frame for frame in frames if frame.filename == file]

@@ -396,8 +396,8 @@ def case_flags(name):
 
 
 def require_usable(name, rule, draft_name):
-    """Raise InputError if the mistake of that name changes code that the rule or the draft in use
-    never runs, or if there is no such mistake.
+    """Raise InputError if the rule or the draft in use never runs the code that the mistake of that
+    name changes, or if there is no such mistake.
 
     rule: "token", "block", or another name for a rule that runs neither sampling.verify nor
         sampling.verify_block
@@ -410,6 +410,7 @@ def require_usable(name, rule, draft_name):
             "expected a draft model"
         )
     other_rules = {"token": {verify_block}, "block": {verify}}
+    # a rule of another name runs none of the functions of sampling.py's two rules
     not_run = other_rules.get(rule, {verify, verify_block, sampling.residual})
     if mistake.changes.keys() & not_run:
         raise InputError(
@@ -419,11 +420,11 @@ def require_usable(name, rule, draft_name):
 
 
 def loop_with_mistake(name):
-    """The speculative loop with the mistake of that name: a generator function with the arguments
-    of sampling.speculative. The mistake is made during each round, and switched off between two.
+    """Return the speculative loop with the mistake of that name: a generator function with the
+    arguments of sampling.speculative. The mistake is on during each round, and off between two
+    rounds. Raises InputError for an unknown name.
 
-    Raises InputError for an unknown name. The loop raises InputError if the mistake makes the
-    program fail.
+    The loop itself raises InputError if the mistake makes the program fail.
     """
     mistake = get_mistake(name)
 

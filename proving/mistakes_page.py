@@ -125,7 +125,7 @@ STORIES = {
 
 
 def reference_link(match):
-    """A Markdown link for a re.Match of REFERENCE. Its text leaves out the owner's name.
+    """A Markdown link for a re.Match of REFERENCE. The link's text has no owner's name.
 
     >>> reference_link(REFERENCE.fullmatch("owner/name#12"))
     '[name#12](https://github.com/owner/name/issues/12)'
@@ -148,8 +148,8 @@ def wrap_paragraph(text):
 
 
 def diff_lines(mistake):
-    """Yield the lines of a Mistake's diff: the name of each changed function, then its changed
-    lines without their comments, "- right line" and "+ wrong line".
+    """Yield the lines of a Mistake's diff, each a str: for each changed function "@@ its name @@",
+    then "- right line" and "+ wrong line" of its changed lines, without comments.
     """
     for function, pieces in mistake.changes.items():
         yield f"@@ {function.__module__}.{function.__qualname__} @@"
@@ -160,9 +160,9 @@ def diff_lines(mistake):
 
 
 def distance_text(mistake):
-    """Enumerate the toy pair with a Mistake. Returns the total variation distance of its texts from
-    the target's, and the probability of an error, as text: "0.2281", "0", "0.1466; 3% errors" or
-    "always an error".
+    """Enumerate the texts of the toy pair with a Mistake. Returns as text their total variation
+    distance from the target's and the probability of an error: "0.2281", "0", "0.1466; 3% errors"
+    or "always an error".
     """
     distance, p_error = distance_and_errors(*toy_distributions(mistake.case, mistake))
     if distance is None:
@@ -173,7 +173,7 @@ def distance_text(mistake):
 
 
 def story_blocks(name):
-    """Yield the Markdown blocks, each a str, of the mistake of that name. It has a Story."""
+    """Yield the Markdown blocks, each a str, about the mistake of that name, a key of STORIES."""
     mistake, story = MISTAKES[name], STORIES[name]
     yield f"### {name}"
     yield f"![{story.picture}](mistakes/{name}.svg)"
@@ -184,9 +184,9 @@ def story_blocks(name):
 
 
 def table_row(part, name):
-    """The Markdown table row of the mistake of that name.
+    """The Markdown table row of the mistake of that name, a str.
 
-    part: the part of the code that makes it, a key of GROUPS
+    part: the part of the code in which the mistake is made, a key of GROUPS
     """
     mistake = MISTAKES[name]
     what = f"{mistake.what}; cost: {mistake.cost}" if mistake.cost else mistake.what

@@ -61,8 +61,9 @@ class ReaderModule:
 
     @contextmanager
     def guard(self, exercise):
-        """Give a `with` block the reader's function for an exercise, with limits. An error in the
-        block becomes a SettingError that names the reader's line.
+        """Context manager: give a `with` block the reader's function for an exercise, with limits
+        on its time and calls. An error in the block becomes a SettingError that names the reader's
+        line.
 
         exercise: the name of the function, such as "verify_7"
         Raises Unwritten if the function is missing, or raises NotImplementedError.
@@ -88,10 +89,9 @@ class ReaderModule:
             raise SettingError("rule", f"{problem}; try python -m pytest exercises") from None
 
     def rule(self, verification):
-        """The reader's verify_7 or block_11 as a function with the arguments of sampling.verify,
-        called `rule` below.
+        """Return the reader's rule, a function with the arguments and result of sampling.verify.
 
-        verification: "token" or "block"
+        verification: "token" for the reader's verify_7, "block" for block_11
         """
 
         # list of k tokens, [k + 1, n_vocab], [k, n_vocab], sampling.Rng -> [n_accepted, next token]
@@ -109,11 +109,12 @@ class ReaderModule:
         return rule
 
     def run_loop(self, n_vocab, target, draft_model, ids, n_tokens, K, rng, end=None):
-        """Call the reader's speculative_9 with an Rng. Returns its new tokens, a tuple of ints.
-        Raises SettingError if it fails, or returns no list of tokens below n_vocab.
+        """Call the reader's loop, speculative_9. Returns its new tokens, a tuple of ints. Raises
+        SettingError if the loop fails, or returns no list of tokens below n_vocab.
 
-        target, draft_model: functions ids -> [len(ids), n_vocab], as row_function returns
-        ids: the prompt, a list. end: the token that ends a text
+        target, draft_model: functions from token ids to [len(ids), n_vocab], the distribution of
+            the next token at each position
+        ids: the prompt, a list. rng: a sampling.Rng. end: the token that ends a text, or None
         """
         rng = CheckedRng(rng)
         with self.guard("speculative_9") as speculative:
@@ -127,7 +128,8 @@ class ReaderModule:
             return tuple(to_tokens(result, n_vocab, expected))
 
     def enumerate_rule(self, verification):
-        """Enumerate the reader's rule on toy pairs. Returns two entries of the JSON object, a dict:
+        """Run the reader's rule on toy pairs through every random choice. Returns two entries of
+        the JSON object, a dict:
 
             rule_distance: the total variation distance of its texts from the target's
             rule_keeps: {"drafted": K_KEPT; the mean numbers of these tokens that are kept by this
@@ -158,9 +160,9 @@ class ReaderModule:
         }
 
     def enumerate_loop(self):
-        """Run the reader's speculative_9 through every random choice, on the toy pair. Returns the
-        total variation distance of its texts from the target's, None if speculative_9 is still to
-        be written. Raises SettingError if it fails.
+        """Run the reader's loop, speculative_9, on the toy pair through every random choice.
+        Returns the total variation distance of its texts from the target's, a float; None if the
+        loop is still to be written. Raises SettingError if the loop fails.
         """
         case = CASES["token"]
         pair = toy_pair(case.toy_n_free, case.toy_draft_seed)
@@ -176,11 +178,11 @@ class ReaderModule:
         return total_variation(texts, target_texts)
 
     def write_text(self, config, pair, prompt):
-        """Write up to N_LOOP tokens with the reader's speculative_9: {"text": str, "token_ids":
-        list}. None if the draft is no model that runs alone, or if the context has no place for a
-        token. Raises SettingError if speculative_9 fails.
+        """Write up to N_LOOP tokens with the reader's loop, speculative_9. Returns {"text": str,
+        "token_ids": list of ints}; None if the draft is no model that can run without the target,
+        or if the context has no room for a token. Raises SettingError if the loop fails.
 
-        config: a GenerationConfig. pair: a Pair, whose models are read. prompt: a Prompt
+        config: a GenerationConfig. pair: a Pair of target and draft. prompt: a Prompt
         """
         target, draft_model, encoder = pair.target, pair.draft.standalone_model, pair.encoder
         if draft_model is None:
@@ -197,10 +199,10 @@ class ReaderModule:
 
 
 def load_namespace(name):
-    """Import a module by its name, or run a .py file. Returns its variables, {name: value}. What it
-    prints, now and later, goes to stderr. Raises SettingError if it cannot be loaded.
+    """Import a module or run a .py file. Returns its variables, {name: value}. What the module or
+    file prints, now and later, goes to stderr. Raises SettingError if it cannot be loaded.
 
-    name: such as exercises.mine, or the path of a .py file
+    name: a module such as exercises.mine, or the path of a .py file
     """
     # The module gets a `print` of its own. To redirect sys.stdout when its functions run would
     # redirect what other threads print, too.
@@ -224,10 +226,11 @@ def print_to_stderr(*values, **options):
 
 
 def round_distance(rule, n_vocab, K):
-    """Enumerate one round of K drafted tokens on a toy pair, and let the target complete its texts
-    to K + 1 tokens. Returns their total variation distance from the target's own texts.
+    """Enumerate one round of K drafted tokens on a toy pair, and let the target complete the texts
+    of the round to K + 1 tokens. Returns the total variation distance of these texts from the
+    target's own. Raises SettingError if the rule fails.
 
-    rule: as ReaderModule.rule returns it. Raises SettingError if it fails
+    rule: a function with the arguments and result of sampling.verify
     """
     target, draft_model = toy_functions(CASES["block"], K + 1, n_vocab)
     round_texts, _ = enumerate_round(rule, target, draft_model, K)
@@ -238,11 +241,12 @@ def round_distance(rule, n_vocab, K):
 
 @cache
 def examine_rule(name, verification):
-    """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, what its
-    enumerate_rule and its enumerate_loop return), and keeps all three for the next call. Raises
-    SettingError if the module, the rule or the loop fails.
+    """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, the dict
+    of its enumerate_rule, the distance from its enumerate_loop), and keeps all three for the next
+    call. Raises SettingError if the module, the rule or the loop fails.
 
-    name: as for ReaderModule. verification: "token" or "block"
+    name: a module such as exercises.mine, or the path of a .py file
+    verification: "token" or "block"
     """
     module = ReaderModule(name)
     return module, module.enumerate_rule(verification), module.enumerate_loop()
@@ -261,12 +265,15 @@ def load_rule(name, verification):
 
 
 def measure_rule(name, verification, config, pair, prompt):
-    """Measure a reader's rule and loop. Returns entries of the JSON object, a dict: those of
-    ReaderModule.enumerate_rule, and own_loop, {"text", "token_ids", "distance"}: a text that the
-    loop writes after the prompt, and its distance on the toy pair. own_loop is None if there is no
-    loop or no text. Raises SettingError if the module, the rule or the loop fails.
+    """Measure a reader's rule and loop. Returns entries of the JSON object, a dict: "rule_distance"
+    and "rule_keeps", as from ReaderModule.enumerate_rule, and "own_loop", {"text", "token_ids",
+    "distance"}: a text that the loop writes after the prompt, and the loop's distance on the toy
+    pair. "own_loop" is None if there is no loop or no text. Raises SettingError if the module, the
+    rule or the loop fails.
 
-    name, verification: as for load_rule. config: a GenerationConfig. pair: a Pair. prompt: a Prompt
+    name: a module such as exercises.mine, or the path of a .py file
+    verification: "token" or "block"
+    config: a GenerationConfig. pair: a Pair of target and draft. prompt: a Prompt
     """
     module, figures, loop_distance = examine_rule(name, verification)
     own_loop = None

@@ -14,8 +14,8 @@ import numpy as np
 
 @cache
 def patch_source(function, *pieces):
-    """Compile a function's source with a few pieces exchanged: (right source, wrong source, code
-    object of the wrong source). The function itself stays as it is.
+    """Compile a function's source with a few pieces exchanged. Returns (right source, wrong source,
+    code object of the wrong source). The function itself stays as it is.
 
     pieces: pairs of source, (right piece, wrong piece)
     Raises LookupError for a right piece that is not in the function's source exactly once.
@@ -40,7 +40,7 @@ def patch_source(function, *pieces):
 def changed_lines(function, pieces):
     """The lines of a function that a mistake changes: [(right line, wrong line)].
 
-    pieces: {right piece: wrong piece} of its source, as in Mistake.changes
+    pieces: {right piece: wrong piece} of the function's source, as in Mistake.changes
     """
     right_source, wrong_source, _ = patch_source(function, *pieces.items())
     pairs = zip(right_source.splitlines(), wrong_source.splitlines())
@@ -49,8 +49,9 @@ def changed_lines(function, pieces):
 
 @contextmanager
 def apply_mistake(mistake):
-    """Make a Mistake in the code while a `with` block runs, for every caller and in every thread.
-    NumPy's warnings are off in the block. Raises LookupError if the code to change is not there.
+    """Replace the code of the functions that a Mistake changes while a `with` block runs, for every
+    caller and in every thread. NumPy's warnings are off in the block. Raises LookupError if the
+    code to change is not there.
     """
     right_code, wrong_code = {}, {}
     for function, pieces in mistake.changes.items():

@@ -13,11 +13,11 @@ from proving.enumeration import EnumeratingRng
 
 
 def sample_and_keep(rng, p):  # [n_vocab] -> token
-    """Sample a token from p, and append the number that chose it to the list rng.kept, which the
-    first call adds to rng.
+    """Sample a token from p, and append the random number that chose it to the list rng.kept. The
+    first call adds this list to rng, a sampling.Rng.
 
-    In an enumeration every number of the token's interval could have chosen it: the interval,
-    (begin, end), is appended.
+    An EnumeratingRng has no random numbers. For it, the interval of all numbers that would have
+    chosen the token is appended, (begin, end).
     """
     ends = p.cumsum()
     if isinstance(rng, EnumeratingRng):
@@ -31,8 +31,8 @@ def sample_and_keep(rng, p):  # [n_vocab] -> token
 
 
 def sample_again(rng, n_back, p):  # [n_vocab] -> token
-    """Sample a token from p with a number that sample_and_keep has kept: the last number for
-    n_back = 1, the number before for 2, and so on.
+    """Sample a token from p with the random number that sample_and_keep kept n_back calls ago: 1 is
+    its last call. rng: the Rng that it was called with
     """
     number = rng.kept[-n_back]
     if not isinstance(rng, EnumeratingRng):
@@ -48,7 +48,7 @@ def sample_again(rng, n_back, p):  # [n_vocab] -> token
 
 
 def token_at(p, number):  # [n_vocab], 0 <= number < 1 -> token
-    """The token in whose interval the number lies."""
+    """The token whose interval in the cumulative distribution of p holds the number."""
     cumulative = p.cumsum()  # the ends of the intervals; the last is 1, up to rounding
     token = cumulative.searchsorted(number * cumulative[-1], side="right")
     return int(min(token, np.flatnonzero(p)[-1]))  # rounding must not lead out of p

@@ -50,8 +50,8 @@ class CheckedRng:
 
 
 def to_array(numbers, problem):
-    """Convert a number, or a nested sequence of numbers, to an array of floats. Raises
-    WrongAnswer(problem) if that is impossible.
+    """Convert a number, or a nested sequence of numbers, to an array of floats. Raises WrongAnswer
+    with the text `problem` if that is impossible.
     """
     try:
         return np.array(numbers, float)
@@ -60,9 +60,8 @@ def to_array(numbers, problem):
 
 
 def to_whole_numbers(result, expected, event="it returns"):
-    """Convert a sequence of whole numbers to a list of ints. Raises WrongAnswer for anything else.
-
-    expected, event: text for the message "EVENT result, expected EXPECTED"
+    """Convert what a reader's function returned, a sequence of whole numbers, to a list of ints.
+    Raises WrongAnswer for anything else, with the message "EVENT result, expected EXPECTED".
     """
     try:
         return [operator.index(number) for number in result]
@@ -71,9 +70,8 @@ def to_whole_numbers(result, expected, event="it returns"):
 
 
 def to_tokens(result, n_vocab, expected):
-    """The result as a list of ints. Raises WrongAnswer if it is no sequence of tokens.
-
-    n_vocab: each token is below it. expected: text for the message, as in to_whole_numbers
+    """Convert what a reader's function returned, a sequence of tokens from 0 to n_vocab - 1, to a
+    list of ints. Raises WrongAnswer for anything else. expected: a text for the message
     """
     tokens = to_whole_numbers(result, expected)
     if not all(0 <= token < n_vocab for token in tokens):
@@ -82,10 +80,10 @@ def to_tokens(result, n_vocab, expected):
 
 
 def require_rule_result(result, n_drafted, n_vocab):
-    """Check what a rule returned. Returns it as a list of two ints, [number of accepted tokens,
-    next token]. Raises WrongAnswer unless it is two whole numbers, each within its range.
+    """Check what a rule returned, and return it as a list of two ints, [number of accepted tokens,
+    next token]. Raises WrongAnswer unless these are two whole numbers, each within its range.
 
-    n_drafted: how many tokens the rule was given
+    n_drafted: how many drafted tokens the rule was given
     """
     expected = (
         f"two whole numbers: how many of the {n_drafted} drafted tokens are accepted, and the "
@@ -103,15 +101,17 @@ def require_rule_result(result, n_drafted, n_vocab):
 
 
 def enumerate_round(rule, target, draft_model, K):
-    """Enumerate one round of K drafted tokens: ({the tokens of the round, a tuple: probability},
-    the mean number of drafted tokens that the rule keeps).
+    """Run one round of K drafted tokens through every random choice. Returns ({the tokens of the
+    round, a tuple: probability}, the mean number of drafted tokens that the rule keeps).
 
-    rule: called as sampling.verify. target, draft_model: functions text -> [n_vocab]
+    rule: a function with the arguments and result of sampling.verify
+    target, draft_model: functions from a text, a tuple of tokens, to the distribution of its next
+        token, [n_vocab]
     Raises WrongAnswer if the rule does not return (number of accepted tokens, next token).
     """
 
     def run(rng):
-        """Decode one branch of the round. Returns its tokens, a tuple."""
+        """Decode one branch of the round, with the choices of rng. Returns its tokens, a tuple."""
         rng = CheckedRng(rng)
         draft, q_rows = [], []
         for _ in range(K):
@@ -134,9 +134,10 @@ def expected_kept(target, draft_model, K, block):
     """The mean number of K drafted tokens that the right rule keeps, by a formula: the sum, over
     all texts of 1 to K tokens, of the probability that the text is drafted and kept.
 
-    target, draft_model: functions text -> [n_vocab]
-    block: True for block verification. No rule whose every round is exact keeps more (Sun et al.
-        2024). False for the token rule
+    target, draft_model: functions from a text, a tuple of tokens, to the distribution of its next
+        token, [n_vocab]
+    block: True for block verification, False for the token rule. Among the rules whose every round
+        is exact, block verification keeps most (Sun et al. 2024)
     """
 
     def kept_after(text, p_kept, p_drafted):
@@ -164,8 +165,10 @@ def expected_kept(target, draft_model, K, block):
 
 
 def complete_texts(texts, target, n_tokens, end=None):
-    """Let the target complete texts to n_tokens, or to the token `end` (None: no token ends them).
-    Takes and returns {text, a tuple of tokens: probability}.
+    """Let the target complete texts in every possible way, to n_tokens or to the token `end` (None:
+    no token ends a text). Takes and returns {text, a tuple of tokens: probability}.
+
+    target: a function from a text to the distribution of its next token, [n_vocab]
     """
     completed = defaultdict(float)
     unfinished = list(texts.items())
@@ -180,8 +183,9 @@ def complete_texts(texts, target, n_tokens, end=None):
 
 
 def next_token_rows(texts, n_vocab):
-    """What follows each beginning of a text: {beginning, a tuple: [n_vocab + 1], the joint
-    probability of the beginning and each next token}. The last entry is that of the text's end.
+    """What follows each beginning of the texts. Returns {beginning, a tuple of tokens: row,
+    [n_vocab + 1]}. A row holds the probability of the beginning together with each next token; its
+    last entry is the probability that the text ends there.
 
     texts: {text, a tuple of tokens: probability}
     """
@@ -194,9 +198,9 @@ def next_token_rows(texts, n_vocab):
 
 
 def describe_first_error(texts, right):
-    """The first difference of two distributions {text: probability}, in words: the shortest
-    beginning of a text whose next token has a wrong distribution. Of several of that length, the
-    one where it matters most. None if no probability is wrong by more than ROUNDING.
+    """Compare two distributions of texts. Returns in words the shortest beginning of a text after
+    which the next token has a wrong distribution, with both distributions; of several beginnings of
+    that length, the one with the largest error. None if no error is above ROUNDING.
 
     texts, right: {text, a tuple of tokens: probability}, of an answer and of the target
     """

@@ -18,20 +18,22 @@ class PromptTask(NamedTuple):
 
 
 def measure_all_prompts(settings, models, target, lines):
-    """Measure every variant with one target on all prompts, at every temperature. Prints progress
-    on stderr. Returns (list of rows, which are dicts; how many prompts `lines` held before).
+    """Measure every Variant (a draft, K and rule) with one target on all prompts, at every
+    temperature. Prints progress on stderr.
 
     settings: BenchmarkSettings; models: LoadedModels; target: the target's name
-    lines: a ResumableLines. Prompts that have a line in it are not measured again; a line is added
-        for each other prompt.
+    lines: a ResumableLines, one line for each temperature and prompt. What has a line is not
+        measured again; a line is added for all else.
+    Returns (the rows, a list of dicts, one for each temperature and Variant with a draft; how many
+    of the measurements `lines` held before).
     """
     prompts, n_skipped = settings.read_chosen(models)
     tasks = []
     for temperature in settings.temperatures():
         for number, ids in enumerate(prompts):
             tasks.append(PromptTask(target, temperature, number, tuple(ids)))
-    measured = {}
-    # the file holds a task as a JSON list, and also the tasks of other targets
+    measured = {}  # {PromptTask: [the Measurement of each variant as a dict]}
+    # a line holds a task as a JSON list; `lines` may hold tasks of other targets, too
     for (name, temperature, number, ids), measurements in lines.done:
         measured[PromptTask(name, temperature, number, tuple(ids))] = measurements
     missing = [task for task in tasks if task not in measured]
@@ -47,9 +49,11 @@ def measure_all_prompts(settings, models, target, lines):
 
 
 def measure_tasks(settings, models, tasks, lines):
-    """Measure all variants on each PromptTask of a list. Appends a line for each task to `lines`, a
-    ResumableLines. Prints progress on stderr. The first task is preceded by a warm-up.
+    """Measure all variants on prompts, after a warm-up. Appends a line for each prompt to `lines`.
+    Prints progress on stderr.
 
+    settings: BenchmarkSettings; models: LoadedModels; lines: a ResumableLines
+    tasks: the PromptTasks still to do, a list; all have the same target
     Returns {PromptTask: [the Measurement of each variant as a dict]}.
     """
     params_by_temperature = settings.sampling_params()
@@ -66,10 +70,11 @@ def measure_tasks(settings, models, tasks, lines):
 
 
 def variant_rows(variants, of_prompts, n_same, about):
-    """Return a list of rows (dicts), one for each Variant except PLAIN.
+    """Return the rows of the results, a list of dicts, one for each Variant except PLAIN.
 
-    of_prompts: for each prompt the list of the Measurements of all variants, as dicts
-    n_same: how many repeats of a prompt make the same random decisions, as for result_row
+    variants: a list of Variants, with PLAIN among them
+    of_prompts: for each prompt a list: the Measurement of each variant, as a dict
+    n_same: how many repeats of a prompt make the same random decisions
     about: {column: value} to put into every row
     """
     measurements = {}  # {variant: [Measurement of each prompt]}

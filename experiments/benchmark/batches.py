@@ -15,10 +15,11 @@ N_RANDOM = 13  # tokens of a random prompt
 
 
 def measure_batches(settings, models, target):
-    """Measure every variant with every batch size, after random prompts. Prints progress on stderr.
+    """Measure every Variant (a draft, K and rule) with every batch size, after random prompts.
+    Prints progress on stderr.
 
     settings: BenchmarkSettings; models: LoadedModels; target: the target's name, for the rows
-    Returns a list of rows (dicts), one for each temperature, variant with a draft and batch size.
+    Returns a list of rows (dicts), one for each temperature, Variant with a draft and batch size.
     Raises InputError if the context or the memory has no room for the texts.
     """
     n_tokens, sizes = settings.n_tokens_to_generate, settings.batch_sizes()
@@ -41,8 +42,9 @@ def measure_batches(settings, models, target):
 
 
 def measure_speeds(comparison, prompts, settings, name):
-    """Measure every batch size and variant of a Comparison in turns. Prints progress on stderr.
+    """Measure every batch size and variant in turns. Prints progress on stderr.
 
+    comparison: a Comparison, whose variants are measured
     prompts: a list of lists of token ids, as many as the largest batch
     settings: BenchmarkSettings; name: what is measured, for the progress
     Returns {(batch size, variant): (median tokens per second of all texts, tokens per target pass)}
@@ -63,9 +65,10 @@ def measure_speeds(comparison, prompts, settings, name):
 
 
 def measure_batch(comparison, variant, prompts, seed):
-    """Decode all prompts in one batch with a Variant of a Comparison. Returns (tokens per second of
-    all texts together, tokens per target pass of a text); neither counts the prefill.
+    """Decode all prompts in one batch. Returns (tokens per second of all texts together, tokens per
+    target pass of a text), two floats; neither counts the prefill.
 
+    comparison: a Comparison, which makes the Run of each text; variant: the Variant to decode with
     prompts: a list of lists of token ids; seed: of the random numbers
     """
     runs = []
@@ -75,6 +78,7 @@ def measure_batch(comparison, variant, prompts, seed):
         number = i if comparison.acceptance_probability is None else 0
         runs.append(comparison.run_of(variant, seed, number, ids=ids))
     timings = decode_together(time_rounds, runs)  # [(seconds, target passes)]
+    # the texts are decoded at the same time: the batch takes as long as its slowest text
     slowest = max(seconds for seconds, _ in timings)
     n_passes = sum(passes_of_text for _, passes_of_text in timings)
     n_tokens = len(prompts) * comparison.run.n_tokens
@@ -82,8 +86,8 @@ def measure_batch(comparison, variant, prompts, seed):
 
 
 def time_rounds(run):
-    """Decode a text with a Run. Returns (seconds of all its rounds, number of target passes);
-    neither counts the prefill.
+    """Decode the text of a Run. Returns (seconds of all its rounds, number of target passes).
+    Neither counts the prefill.
     """
     rounds = run.timed_rounds()
     next(rounds)  # the prefill
@@ -92,11 +96,12 @@ def time_rounds(run):
 
 
 def speed_rows(speeds, variants, sizes):
-    """Yield a row (dict) for each Variant of a list and batch size of a list. A row compares the
-    variant with plain decoding in batches of the same size.
+    """Yield a row (dict) for each Variant and batch size. It compares the Variant with plain
+    decoding in batches of the same size. Column "of_one" is the plain speed over that of one text
+    alone, None if batch size 1 was not measured.
 
-    speeds: {(batch size, variant): (tokens per second, tokens per target pass)}, with PLAIN among
-        the variants. Without batch size 1, "of_one" is None.
+    speeds: {(batch size, Variant): (tokens per second, tokens per target pass)}, PLAIN included
+    variants: a list of Variants with a draft; sizes: a list of batch sizes
     """
     for variant in variants:
         for n in sizes:

@@ -109,11 +109,14 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         self.targets()
 
     def is_one_pair(self):
-        """Return whether one target, draft, K and rule are measured, all greedily."""
-        all_greedy = [to_probs.greedy for to_probs in self.sampling_params().values()] == [True]
+        """Return whether the flags name one target, draft, rule and K, which is a number, and one
+        temperature, which is 0.
+        """
+        params = list(self.sampling_params().values())
+        only_greedy = len(params) == 1 and params[0].greedy
         # two variants: plain decoding, and one draft with one K and one rule
         one_pair = len(self.targets()) == 1 and len(self.variants()) == 2
-        return one_pair and self.Ks() != [AUTO] and all_greedy
+        return one_pair and self.Ks() != [AUTO] and only_greedy
 
     def acceptance_probability(self):
         """Return the probability of --synthetic_acceptance, a float; None without this flag. Raises
@@ -124,13 +127,13 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return parse_number("synthetic_acceptance", self.synthetic_acceptance, PROBABILITY)
 
     def repeats_are_equal(self, temperature):
-        """Return whether all repeats of a prompt make the same decisions: greedy ones do, unless
-        synthetic acceptance makes them random.
+        """Return whether all repeats of a prompt at a temperature (a float) make the same
+        decisions: at 0 they do, unless synthetic acceptance makes the decisions random.
         """
         return temperature == 0 and self.acceptance_probability() is None
 
     def rules(self):
-        """Return the list of names of the verification rules."""
+        """Return the values of --verification, a list of "token" and "block", or one of them."""
         return parse_list("verification", self.verification)
 
     def Ks(self):
@@ -151,7 +154,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return [PLAIN, *itertools.starmap(Variant, combinations)]
 
     def model_spec(self, target):
-        """Return the ModelSpec of one target and the drafts that are measured with it."""
+        """Return the ModelSpec that loads a target, given by its name, with all drafts."""
         return spec_from(self, target, self.drafts())
 
     def plain_run(self, models, to_probs, ids=()):
@@ -162,13 +165,16 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
     def comparison(self, models, to_probs, ids=()):
-        """Return the Comparison of all variants after a prompt. Parameters as for `plain_run`."""
+        """Return the Comparison of all variants after a prompt.
+
+        models: LoadedModels; to_probs: SamplingParams; ids: the token ids of the prompt, a list
+        """
         run = self.plain_run(models, to_probs, ids)
         return Comparison(run, models.drafts, self.variants(), self.acceptance_probability())
 
     def label_columns(self):
-        """Return {"weights", "synthetic_acceptance": value}: the columns of a row that tell figures
-        of random weights or synthetic acceptance from real ones.
+        """Return the columns that tell figures of random weights or synthetic acceptance from real
+        ones: {"weights": "checkpoint" or "random", "synthetic_acceptance": a float or None}.
         """
         return {"weights": self.weights, "synthetic_acceptance": self.acceptance_probability()}
 
@@ -205,11 +211,12 @@ class BenchmarkOutput(Json):
 
 
 def measure_all(settings, lines):
-    """Measure what BenchmarkSettings ask for. Returns the JSON object of the results, a dict with
-    the keys at the head of this file. Prints progress on stderr. Raises InputError.
+    """Measure what BenchmarkSettings ask for. Prints progress on stderr. Returns the JSON object of
+    the results, a dict with "machine", "settings", "rows" and, unless batches or other programs are
+    measured, "best_K". Raises InputError if a model or prompt cannot be used.
 
-    lines: a ResumableLines, or lines_in_memory. Prompts that have a line in it are not measured
-        again; a line is added for each other prompt. Batches and programs use no lines.
+    lines: a ResumableLines, or what lines_in_memory returns. A prompt that has a line is not
+        measured again; each other prompt adds a line. Batches and programs use no lines.
     """
     machine = describe_machine(settings.backend) | {
         "kernels": {},
@@ -234,8 +241,8 @@ def measure_all(settings, lines):
 
 
 def lines_in_memory():
-    """Return what takes the place of a ResumableLines without --out: `append(line)` adds a line to
-    the list `done`. No file is written.
+    """Return an object to use as a ResumableLines if there is no --out file: its `append(line)`
+    adds a line to its list `done`. No file is written.
     """
     done = []
     return SimpleNamespace(done=done, append=done.append)
@@ -243,11 +250,12 @@ def lines_in_memory():
 
 @contextmanager
 def open_lines(settings, output):
-    """Open FILE.partial of --out for a `with` block, which is given its ResumableLines, a line for
-    each prompt that is already measured. settings: BenchmarkSettings; output: BenchmarkOutput
+    """Open the partial file beside the --out file for a `with` block. The block gets its
+    ResumableLines: the prompts that are already measured, a line each.
 
+    settings: BenchmarkSettings; output: BenchmarkOutput
     If the block is interrupted after it added lines, prints on stderr how many are kept. Raises
-    InputError as ResumableLines does, and if there are lines of an interrupted run but no --resume.
+    InputError if the partial file cannot be used, or has lines although --resume is not given.
     """
     # settings and model files must be the same for a run to go on
     fingerprints = {}

@@ -11,8 +11,9 @@ from sampling import RULES
 
 
 def measure_best_Ks(settings, models, target, rows):
-    """Measure what rounds cost, and compare the K that theory predicts with the fastest. Prints
-    progress on stderr. Returns a list of dicts, one for each temperature, draft and rule.
+    """Measure what rounds cost, and compare the K that theory predicts with the fastest measured K.
+    Prints progress on stderr. Returns what best_K returns for each temperature, draft and rule, a
+    list of dicts.
 
     settings: BenchmarkSettings; models: LoadedModels; target: the target's name
     rows: the results for this target (dicts), from measure_all_prompts
@@ -32,14 +33,15 @@ def measure_best_Ks(settings, models, target, rows):
 
 
 def best_K(rows, costs):
-    """Return {column: value}: the K that theory calls the best, beside the fastest of these rows.
+    """Return {column: value}, a dict: the K that theory predicts to be fastest with its speedup and
+    costs, beside the fastest of the rows. The prediction is None if there are no costs, or if no
+    drafted token was examined.
 
     rows: results (dicts) of one draft and target, which differ in K only
-    costs: [(c, v)] of rounds of K = 1, 2, ... drafts, in target passes over one row: c of drafting
-        one token, v of the rest of the round
-    The prediction is None if there are no costs, or if no draft was examined.
+    costs: [(c, v)] of rounds of K = 1, 2, ... drafted tokens, in units of a target pass over one
+        token: c of drafting one token, v of the rest of the round
     """
-    # a: the acceptance rate; h: the share of rounds with a draft
+    # a: the acceptance rate; h: the median share of rounds with a draft; c, v: costs, as above
     fastest = max(rows, key=lambda row: row["tokens_per_second"])
     accepted = [row["drafted"] - row["wasted_drafts"] for row in rows]
     examined = [sum(row["examined_by_position"]) for row in rows]

@@ -36,10 +36,12 @@ PLAIN = Variant()
 
 
 def measure_in_turns(functions, repeats, seed, name):
-    """Call functions in turns, in a new random order each turn, after one turn to warm up. Prints
-    progress on stderr. Returns {key: [what the function returned in each of `repeats` turns]}.
+    """Call every function once in each turn, in a new random order. The first turn is a warm-up,
+    `repeats` turns follow. Prints progress on stderr. Returns {key: [what the function of this key
+    returned in each turn after the warm-up]}.
 
-    functions: {key: function()}; seed: of the orders; name: what is measured, for the progress
+    functions: {key: function without arguments}
+    seed: of the orders; name: what is measured, a text for the progress
     """
     results = {key: [] for key in functions}
     keys = [*functions]
@@ -84,8 +86,8 @@ class Measurement:
         return [len(text) for text in self.texts]
 
     def measure_repeat(self, run):
-        """Decode a text with a Run, and add it to this measurement as one more repeat: its text,
-        times and rounds.
+        """Decode the text of a Run, and add its tokens, times and rounds to this measurement as one
+        more repeat.
 
         Returns [(number of drafted tokens, clock.Seconds)] of its rounds without the prefill.
         """
@@ -106,7 +108,8 @@ class Measurement:
         return timings
 
     def set_medians(self, timings, K):
-        """Set the fields pass_seconds and draft_seconds.
+        """Set pass_seconds, the median time of the target's passes over K + 1 tokens, and
+        draft_seconds, the median time of drafting one token; None if there was none.
 
         timings: [(number of drafted tokens, clock.Seconds)] of the rounds of all repeats
         K: the variant's, an int or "auto"; with "auto" pass_seconds becomes None
@@ -118,15 +121,16 @@ class Measurement:
 
 
 def with_fixed_acceptance(rule, acceptance_probability, seed):
-    """Return an accept/reject rule, a function verify(draft, p, q, rng) -> (number of accepted
-    tokens, next token), that accepts each drafted token with this probability.
+    """Return an accept/reject rule that accepts each drafted token with acceptance_probability, as
+    decided by random numbers from this seed.
 
-    It calls the real `rule`, so that the time is real, and takes its next token. Only the number of
-    accepted tokens is replaced, by random numbers from this seed.
+    rule: the real rule. It is called, so that the time is real, and its next token is taken
+    Both rules are functions (draft, p, q, rng) -> (number of accepted tokens, next token).
     """
     verdicts = Rng(seed)
 
     def verify(draft, p, q, rng):
+        """Call the real rule; return (a random number of accepted tokens, its next token)."""
         _, next_token = rule(draft, p, q, rng)
         # as many random numbers in every round, however many tokens it accepts
         accepted = [verdicts.accept(acceptance_probability) for _ in draft]
@@ -155,11 +159,11 @@ class Comparison:
     acceptance_probability: float | None = None
 
     def run_of(self, variant, seed, prompt, repeat=0, **changes):
-        """Return the Run of a Variant.
+        """Return the Run that decodes the prompt with a Variant. For the first Variant with K auto,
+        measures the costs of rounds, in about a second.
 
-        seed, prompt, repeat: three ints that decide its random numbers; prompt: the prompt's number
-        changes: fields of the Run that differ from this Comparison's run
-        The first Run with K auto measures the costs of rounds, in about a second.
+        seed, prompt, repeat: three ints that decide the random numbers; prompt: the prompt's number
+        changes: fields of the Run that differ from those of self.run
         """
         pair = replace(self.run.pair, draft=self.drafts.get(variant.draft))
         rule, K = RULES[variant.verification], variant.K
@@ -178,14 +182,14 @@ class Comparison:
     def warm_up(self):
         """Decode a few tokens with every variant, so that no timed run pays for new memory."""
         for variant in self.variants:
-            for _ in self.run_of(variant, 0, 0, n_tokens=WARMUP_TOKENS).rounds():
+            for _ in self.run_of(variant, seed=0, prompt=0, n_tokens=WARMUP_TOKENS).rounds():
                 pass
 
     def measure(self, seed, prompt, repeats):
         """Decode the prompt `repeats` times with every variant, in random order each time. Returns
         a list with the Measurement of each variant.
 
-        seed: of all random numbers; prompt: the prompt's number, on which they depend too
+        seed, prompt: ints that decide the random numbers; prompt: the prompt's number
         """
         measurements = [Measurement(self.is_lookup(variant)) for variant in self.variants]
         timings = [[] for _ in self.variants]  # of the rounds of all repeats, for each variant

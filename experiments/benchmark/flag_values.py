@@ -8,10 +8,11 @@ from cli.values import AUTO, parse_list
 
 
 def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
-    """Return the values of --K in a text, a list: ints in the order of the text, then "auto" if it
-    is allowed and in the text. Raises SettingError for other texts, for a K above max_K, and for a
-    K that comes twice. why_max: what sets max_K, for the message
+    """Return the values of --K, a list: ints in the order of the text, then "auto" if the text has
+    it. Raises SettingError for other texts, for a K above max_K, and for a K that comes twice.
 
+    text: numbers, ranges and, if allow_auto, "auto", separated by commas
+    why_max: what sets max_K, a text for the message
     >>> parse_Ks("1..3,8")
     [1, 2, 3, 8]
     """
@@ -20,6 +21,7 @@ def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
     numbers = [part for part in parts if not (part == AUTO and allow_auto)]
     for part in numbers:
         match = re.fullmatch(r"(\d{1,6})(\.\.(\d{1,6}))?", part)  # a number, or first..last
+        # (0, 0), for other texts, is refused in the next line
         first, last = (int(match[1]), int(match[3] or match[1])) if match else (0, 0)
         if not 1 <= first <= last:
             expected = "numbers or ranges from 1 up, such as 1,2,4 or 1..10"
@@ -38,8 +40,8 @@ def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):
 
 
 def parse_number(name, text, limits):
-    """Return the number in a text, the value of the flag `name`, as a float. Raises SettingError
-    unless it is a number within these Limits.
+    """Return the float in the text that was given for the flag `name`. Raises SettingError unless
+    it is a number within the Limits `limits`.
     """
     try:
         value = float(text)

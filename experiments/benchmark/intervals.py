@@ -36,6 +36,7 @@ def ratio_interval(numerators, denominators):
     denominators_without = sum(denominators) - np.asarray(denominators, float)
     if n < MIN_PROMPTS or min(*numerators_without, *denominators_without) <= 0:
         return None
+    # the jackknife: the square root of (n - 1) / n times the sum of squares, of the logarithm
     standard_error = math.sqrt(n - 1) * np.log(numerators_without / denominators_without).std()
     factor = math.exp(student_t(n - 1) * standard_error)
     value = ratio(numerators, denominators)
@@ -68,6 +69,7 @@ def share_interval(successes, trials, n_same=1):
     # the variance itself is estimated from few prompts: widen it as Student's t does
     widening = (student_t(n_prompts - 1) / student_t(math.inf)) ** 2
     trial_variance = share * (1 - share)
+    # so many independent trials have the variance found; at most as many as there were
     n_effective = trial_variance / max(trial_variance / n_trials, widening * variance)
     return [score_bound(share, n_effective, side) for side in (-1, 1)]
 
@@ -97,7 +99,7 @@ def student_t(freedom):
 
 
 def median_and_range(values):
-    """Return {"value": the median, "low": the least, "high": the largest} of measured values."""
+    """Return {"value": the median, "low": the least, "high": the largest} of a list of numbers."""
     return {"value": statistics.median(values), "low": min(values), "high": max(values)}
 
 
@@ -121,7 +123,7 @@ class Estimate:
 
 
 def estimate_columns(estimates):
-    """Return {column: published value} and "intervals": {column: [low, high] or None} in one dict.
+    """Return {column: published value}, and in it "intervals": {column: [low, high] or None}.
 
     estimates: {column: Estimate}
     """
@@ -138,8 +140,9 @@ def estimate_columns(estimates):
 def acceptance_estimate(rounds_of_prompts, n_same=1):
     """Return the Estimate of the acceptance rate: accepted over examined tokens.
 
-    rounds_of_prompts: for each prompt the list of (drafted, examined, accepted) of its rounds
-    n_same: how many repeats of each round, which made the same decisions, are in it
+    rounds_of_prompts: for each prompt a list: (drafted, examined, accepted), the numbers of tokens
+        of each round in all repeats
+    n_same: how many repeats make the same decisions, and so count as one in the interval
     """
     accepted, examined = [], []
     for rounds in rounds_of_prompts:
@@ -149,10 +152,15 @@ def acceptance_estimate(rounds_of_prompts, n_same=1):
 
 
 def round_columns(rounds_of_prompts, K):
-    """Return {column: value} that sums up the rounds of all prompts, as for acceptance_estimate.
+    """Sum up the rounds of all prompts. Returns a dict of columns:
 
-    By position in the draft, 1 to K: how many tokens were examined, and which share of them was
-    accepted (None if none was examined). The histogram: in how many rounds 0 to K were accepted.
+        acceptance_by_position: for each position in the draft, 1 to K, which share of the examined
+            tokens was accepted, None if none was examined; examined_by_position: how many were
+        accepted_histogram: in how many rounds 0, 1, ... K tokens were accepted
+        drafted, wasted_drafts: numbers of tokens; wasted are those not accepted
+
+    rounds_of_prompts: for each prompt a list: (drafted, examined, accepted), the numbers of tokens
+        of each round
     """
     rounds = [counts for of_prompt in rounds_of_prompts for counts in of_prompt]
     drafted = sum(n_drafted for n_drafted, _, _ in rounds)
@@ -162,7 +170,7 @@ def round_columns(rounds_of_prompts, K):
         n_examined = sum(examined >= position for _, examined, _ in rounds)
         n_accepted = sum(n >= position for n in accepted)
         examined_at.append(n_examined)
-        acceptance_at.append(ratio([n_accepted], [n_examined]))
+        acceptance_at.append(n_accepted / n_examined if n_examined else None)
     return {
         "acceptance_by_position": acceptance_at,
         "examined_by_position": examined_at,
@@ -173,9 +181,10 @@ def round_columns(rounds_of_prompts, K):
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """Return the share of rounds with a draft, h of the theory: 1 if the draft is a model. N-grams
-    draft in some rounds only: for these, the number of drafted tokens over K times n_rounds.
+    """Return the share of rounds with a draft, which the theory of the speedup calls h.
 
+    is_model: whether the draft is a model, which drafts in every round; n-grams draft in some only
+    drafted: the number of drafted tokens in n_rounds rounds with up to K of them
     >>> drafting_share(False, 4, 20, 10)
     0.5
     """

@@ -27,12 +27,14 @@ STREAMED_BYTES = 512 << 20  # bytes, more than any cache holds
 
 
 def median_seconds(functions, repeats, synchronize=nothing_to_wait_for):
-    """Time functions that take turns: {name: function()} -> {name: median seconds}.
+    """Time functions in turns. Shows a progress bar. Returns {name: median seconds}.
+
+    functions: {name: function without arguments}
+    repeats: how often to time each function, or a few times more
+    synchronize: a function without arguments, which waits until the device has finished
 
     In each turn a function runs once untimed, because the function before it has left its own data
-    in the processor's caches. Then it is timed up to PASSES_PER_TURN times. Each function is timed
-    `repeats` times in all, or a few more. synchronize(): waits until the device has finished
-    Shows a progress bar.
+    in the processor's caches. Then it is timed up to PASSES_PER_TURN times.
     """
     times = defaultdict(list)
     n_per_turn = min(repeats, PASSES_PER_TURN)
@@ -53,10 +55,11 @@ def median_seconds(functions, repeats, synchronize=nothing_to_wait_for):
 
 
 def new_streaming_read(n_bytes):
-    """Return a function() that reads n_bytes of memory once, on all threads.
+    """Return a function without arguments that reads n_bytes of memory once, on all threads.
 
-    The array is larger than the caches, and each thread reduces its part to one number, so no
-    matrix product can read a model's weights faster. NumPy asks for huge pages for large arrays.
+    Allocates the n_bytes, which should be more than the caches hold. Each thread reduces its part
+    to one number, so no matrix product can read a model's weights faster. NumPy asks for huge pages
+    for large arrays.
     """
     parts = np.array_split(np.ones(n_bytes // 4, np.float32), N_THREADS)
     pool = ThreadPoolExecutor(N_THREADS)
@@ -64,7 +67,9 @@ def new_streaming_read(n_bytes):
 
 
 def bytes_per_pass(model):
-    """Return how many bytes of parameters every pass reads: all but the position embeddings."""
+    """Return how many bytes of a gpt2.Model's parameters every pass reads: all but those of the
+    position embeddings.
+    """
     config = model.config
     n = config.n_parameters - config.n_ctx * config.n_embd
     return n * model.params["wpe"].dtype.itemsize
@@ -74,16 +79,18 @@ def bytes_per_pass(model):
 
 
 def context_lengths(model, rows):
-    """Return a sorted list of context lengths in tokens: a short one, and the longest that leaves
-    room for every pass. rows: how many tokens each of the passes reads, a list
+    """Return a sorted list of one or two context lengths in tokens: CONTEXT_TOKENS, and the longest
+    that leaves room for every pass.
+
+    model: a gpt2.Model; rows: how many tokens each pass reads, a list of ints
     """
     longest = model.config.n_ctx - max(rows)
     return sorted({min(CONTEXT_TOKENS, longest), longest})
 
 
 def prepare_passes(model, rows, past):
-    """Read `past` random tokens into a new cache. Returns {n: function()} for each n of the list
-    `rows`: the function makes one pass over n tokens after these, as often as it is called.
+    """Read `past` random tokens into a new cache of a gpt2.Model. Returns for each n of the list
+    `rows` {n: function without arguments}: a call makes one pass over the n tokens after these.
     """
     rng = np.random.default_rng(stream(Purpose.RANDOM_PROMPTS, 0))
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
@@ -94,8 +101,8 @@ def prepare_passes(model, rows, past):
 
 
 def measure_parts(model, repeats):
-    """Run `repeats` one-row passes under Python's profiler. Returns {name of a part of a pass: its
-    mean seconds}; the parts add up to the pass.
+    """Run `repeats` passes of a gpt2.Model over one token under Python's profiler. Returns {name of
+    a part of a pass: its mean seconds}; the parts add up to the pass.
     """
     cache, ids = model.new_cache(), [0] * min(CONTEXT_TOKENS + 1, model.config.n_ctx)
     model.read(ids, cache)
@@ -106,7 +113,9 @@ def measure_parts(model, repeats):
     entries = {entry.code: entry for entry in profiler.getstats()}
 
     def seconds(function, without=None):
-        """Return a function's mean seconds in a pass, less those of its calls of `without`."""
+        """Return the mean seconds of a function in a pass; the seconds that it spends in calls of
+        the function `without` do not count.
+        """
         entry = entries[function.__code__]
         total = entry.totaltime
         for call in entry.calls or ():
@@ -125,8 +134,9 @@ def measure_parts(model, repeats):
 
 
 def measure_breakdown(model, repeats):
-    """Time the parts of a one-row pass, and the choice of a token after it, greedy and sampled.
-    Returns {name of a part: mean or median milliseconds over `repeats`}.
+    """Time the parts of a pass of a gpt2.Model over one token, and the choice of a token after it,
+    greedy and sampled. Returns {name of a part: milliseconds}: means over `repeats` passes, for the
+    choices medians.
     """
     logits, rng = model.read([0], model.new_cache()), Rng(stream(Purpose.TIMING, 0))
     greedy, sampled = SamplingParams(0.0), SamplingParams(1.0)
@@ -139,10 +149,12 @@ def measure_breakdown(model, repeats):
 
 
 def measure_passes(model, rows, repeats):
-    """Time the passes of a model over each number of tokens in the list `rows`, at two context
-    lengths, `repeats` times each; also a prefill, the parts of a pass, and reading of memory.
+    """Time the passes of a gpt2.Model over each number of tokens in the list `rows`, after a short
+    and a long context, `repeats` times each; also a prefill, the parts of a pass, and a read of
+    memory. Shows progress bars.
 
-    Returns the JSON object of the profile command, a dict. Shows progress bars.
+    Returns the JSON object of the profile command, a dict: "rows" holds a dict for each context
+    length and number of tokens.
     """
     n_bytes, synchronize = bytes_per_pass(model), model.backend.synchronize
     # memory and passes in turns, because other programs use the memory too

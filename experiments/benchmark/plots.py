@@ -32,8 +32,9 @@ STYLES = {
 
 def group_rows_by_line(rows):
     """Group rows (dicts of the results) into the lines of the picture. Returns {legend entry: list
-    of rows sorted by K}. An entry names only what differs between the rows: "eagle · T=1".
+    of rows sorted by K}. An entry names only what differs between the lines: "eagle · T=1".
     """
+    # if nothing differs, the entry is the draft's name
     differing = [name for name in PAIR if len({row[name] for row in rows}) > 1] or ["draft"]
     lines = {}
     for row in sorted(rows, key=lambda row: row["K"]):
@@ -44,9 +45,10 @@ def group_rows_by_line(rows):
 
 
 def plot_points(rows):
-    """Return [(K, speedup, low, high, withheld)] of the rows (dicts) whose speedup has an interval.
+    """Return [(K, speedup, low, high, withheld)], a tuple for each of the rows (dicts of the
+    results) whose speedup has an interval.
 
-    low, high: its 95 % interval; withheld: whether the table shows no speedup, but a reason why
+    low, high: the ends of the 95 % interval; withheld: whether the table hides the speedup
     """
     points = []
     for row in rows:

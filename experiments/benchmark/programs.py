@@ -47,13 +47,14 @@ def versions(*packages):
 
 
 def start_ours(pair, run):
-    """Return this project as a Program that decodes with a Pair, without its draft and with it.
+    """Return this project as a Program, which decodes with a Pair: "plain" without its draft, and
+    "speculative" with it if there is one.
 
     run: a Run that gives the settings, such as K and the rule; its pair and text are replaced
     """
 
     def write(draft, ids, n):
-        """Decode n tokens after ids. draft: a Draft, or None to decode without one
+        """Decode n tokens after ids, a list. draft: a Draft, or None to decode without a draft
 
         Returns (list of new ids, number of target passes).
         """
@@ -68,15 +69,12 @@ def start_ours(pair, run):
     return Program("this project", versions("numpy"), decoders)
 
 
-# Each of the other programs is started by a function of three arguments. target: the folder of the
-# target's checkpoint. draft: the draft model's folder, or None to decode without a draft. K: how
-# many tokens to draft per round. It returns a Program, and raises ImportError if the program is not
-# installed.
-
-
 def start_transformers(target: Path, draft: Path | None, K: int):
-    """Load both models into transformers, and return it as a Program. Sets torch's number of
-    threads and silences transformers, in this process. Raises ImportError without the packages.
+    """Load models into transformers, and return it as a Program. Sets torch's number of threads and
+    silences transformers, in this process. Raises ImportError without the packages.
+
+    target, draft: checkpoint folders; draft None: decode without a draft
+    K: how many tokens to draft per round
     """
     import torch
     import transformers
@@ -86,7 +84,9 @@ def start_transformers(target: Path, draft: Path | None, K: int):
     transformers.utils.logging.disable_progress_bar()
 
     def load(folder):
-        """Load a checkpoint as a transformers model that drafts K tokens per round as assistant."""
+        """Load the checkpoint in a folder. Returns a model of transformers, which drafts K tokens
+        per round if it is used as an assistant.
+        """
         model = transformers.GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32)
         # no token ends a text; as an assistant, the model always drafts K tokens
         config = transformers.GenerationConfig(pad_token_id=0, do_sample=False)
@@ -101,7 +101,7 @@ def start_transformers(target: Path, draft: Path | None, K: int):
     model.register_forward_hook(lambda *arguments: calls.append(1))
 
     def write(assistant, ids, n):
-        """Decode n tokens after ids. assistant: the draft as a model of transformers, or None
+        """Decode n tokens after ids, a list. assistant: the draft, a model of transformers, or None
 
         Returns (list of new ids, number of target passes).
         """
@@ -117,8 +117,11 @@ def start_transformers(target: Path, draft: Path | None, K: int):
 
 
 def start_openvino(target: Path, draft: Path | None, K: int):
-    """Convert both models for OpenVINO GenAI, load them, and return it as a Program. The converted
-    files are temporary. Raises ImportError without the packages.
+    """Convert models for OpenVINO GenAI, load them, and return OpenVINO GenAI as a Program. The
+    converted files are deleted at the end. Raises ImportError without the packages.
+
+    target, draft: checkpoint folders; draft None: decode without a draft
+    K: how many tokens to draft per round
     """
     import openvino
     import openvino_genai as genai
@@ -127,7 +130,7 @@ def start_openvino(target: Path, draft: Path | None, K: int):
     options = exact | {"INFERENCE_NUM_THREADS": N_THREADS}
 
     def write(pipeline, n_drafted, ids, n):
-        """Decode n tokens after ids with an LLMPipeline. n_drafted: K, or 0 without a draft
+        """Decode n tokens after ids, a list, with an LLMPipeline. n_drafted: K, 0 without a draft
 
         Returns (list of new ids, number of target passes).
         """
@@ -160,8 +163,12 @@ def start_openvino(target: Path, draft: Path | None, K: int):
 
 
 def start_llama_server(target: Path, draft: Path | None, K: int):
-    """Convert both models to GGUF, start servers of llama.cpp with them in this process, and return
-    them as a Program. The converted files are temporary. Raises ImportError without xllamacpp.
+    """Convert models to GGUF, start servers of llama.cpp with them in this process, one without and
+    one with the draft, and return both as a Program. The converted files are deleted at the end.
+    Raises ImportError without xllamacpp.
+
+    target, draft: checkpoint folders; draft None: decode without a draft
+    K: how many tokens to draft per round
     """
     import xllamacpp as llama
 
@@ -222,12 +229,12 @@ PROGRAMS = {
 
 
 def start_programs(names, pair, folders, run):
-    """Start the programs of these names (keys of PROGRAMS), with the same models as this project.
-    Returns (a list of Programs, of which this project is the first; {name of a program that could
-    not be started: the module that is not installed}).
+    """Start other programs with the same models as this project. Returns (a list of Programs, this
+    project first; {name of a program that is not installed: the module that is missing}).
 
-    pair: the Pair of this project; run: a Run with K and rule
-    folders: (the target's checkpoint folder, the draft's or None for a draft that is no model)
+    names: of the programs, keys of PROGRAMS; pair: the Pair that this project decodes with
+    folders: (the target's checkpoint folder, the draft's), Paths; None for a draft that is no model
+    run: a Run, for its K and rule
     """
     programs = [start_ours(pair, run)]
     missing = {}
@@ -251,9 +258,10 @@ class Turn(NamedTuple):
 
 
 def time_texts(write, prompts, n_tokens):
-    """Decode n_tokens after each prompt of a list of lists of ids, and return the Turn.
+    """Decode n_tokens after each prompt, one after the other, and return the Turn.
 
     write: a decoder of a Program, a function (ids, n) -> (list of new ids, number of passes)
+    prompts: a list of lists of token ids
     """
     begin = time.perf_counter()
     answers = [write(ids, n_tokens) for ids in prompts]
@@ -266,7 +274,7 @@ def compare_programs(programs, prompts, run, repeats, seed):
     """Time every decoder of every Program in turns, `repeats` times each. Returns a list of rows
     (dicts), one for each decoder. Prints progress on stderr.
 
-    programs: a list; the first is this project, whose plain decoding all others are compared with
+    programs: a list; this project is first, and all decoders are compared with its plain decoding
     prompts: a list of lists of ids; run: a Run, for its n_tokens; seed: of the order in each turn
     """
     decoders = {
@@ -284,9 +292,11 @@ def compare_programs(programs, prompts, run, repeats, seed):
 
 
 def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
-    """Return {column: value} for a decoder, from its Turns and those of our plain decoding.
+    """Return the columns for a decoder, a dict: two speeds with their range over turns, tokens per
+    pass, and "same_texts", how many of its texts our plain decoding writes too.
 
-    n_tokens: how many tokens each text must have. If a text has another length, speeds are None.
+    turns, our_turns: those of the decoder, and of our plain decoding
+    n_tokens: how many tokens each text must have; if one has not, the two speeds are None
     """
     texts = turns[0].texts  # greedy, so the same in every turn
     n_in_all = n_tokens * len(texts)

@@ -45,10 +45,11 @@ def tokens_by_prompt(measurements: list[Measurement]):
 
 
 def relative_cost(seconds, plain: list[Measurement]):
-    """Return the Estimate of a cost in target passes over one row, which plain decoding timed. Its
-    value is None if no prompt has both times.
+    """Convert a cost in seconds to units of one target pass over one token, as timed in plain
+    decoding. Returns an Estimate over prompts; its value is None if no prompt has both times.
 
-    seconds: the cost on each prompt in seconds, a list of numbers and None
+    seconds: the cost on each prompt, a list of numbers, or None where there is none
+    plain: the Measurement of plain decoding on each prompt
     """
     costs, units = [], []
     for cost, measurement in zip(seconds, plain):
@@ -62,8 +63,10 @@ def relative_cost(seconds, plain: list[Measurement]):
 
 
 def why_counts_differ(plain: list[Measurement], speculative: list[Measurement]):
-    """Return a text that says on how many prompts the two variants wrote different numbers of
-    tokens, in any repeat; None if there are no such prompts.
+    """Return a text that says on how many prompts the numbers of tokens differ, between repeats or
+    between the two lists; None if on no prompt.
+
+    plain, speculative: the Measurement of each prompt, without a draft and with one
     """
     n_different = 0
     for of_plain, of_speculative in zip(plain, speculative):
@@ -75,10 +78,11 @@ def why_counts_differ(plain: list[Measurement], speculative: list[Measurement]):
 
 
 def why_withheld(speculative: list[Measurement], low_high):
-    """Return why a speedup must not be published, a text, or None if it may.
+    """Return why a speedup must not be published, a text; None if it may be. Reasons are: a bug
+    made greedy texts differ from the autoregressive ones; there is no interval; it contains 1.
 
-    It must not if a bug made greedy texts differ from the autoregressive ones, if there is no
-    interval, or if the interval contains 1. low_high: its 95 % interval [low, high], or None
+    speculative: the Measurement of each prompt, with a draft
+    low_high: the 95 % interval of the speedup, [low, high] or None
     """
     differences = [measurement.difference for measurement in speculative if measurement.difference]
     bugs = [difference for difference in differences if difference["verdict"] == "bug"]
@@ -99,24 +103,28 @@ def why_withheld(speculative: list[Measurement], low_high):
 
 
 def why_mistimed(v):
-    """Return why v, the Estimate of the verify cost, must not be published: a text, or None.
+    """Return why v, the Estimate of the verify cost, must not be published: a text, or None if it
+    may be.
 
-    A pass over several rows cannot be faster than a pass over one row. A v below 1 is published
-    only if noise explains it: the interval must reach 1, but not far beyond v.
+    A pass over several tokens cannot be faster than a pass over one. So a v below 1 that has an
+    interval is published only if noise explains it: the interval reaches 1, and is narrow.
     """
     if v.value >= 1 or v.interval is None:
         return None
     _, high = v.interval
-    if 1 <= high <= MAX_COST_RATIO * v.value:
+    reaches_1 = high >= 1
+    is_narrow = high <= MAX_COST_RATIO * v.value
+    if reaches_1 and is_narrow:
         return None
     return "it is below 1: passes over one row were timed badly"
 
 
 def text_flags(speculative: list[Measurement], repetition):
-    """Return a list of warnings about the texts: repetition loops, and greedy texts that are not
-    the autoregressive ones because rounding broke a tie.
+    """Return a list of warnings (texts): about repetition loops, and about greedy texts that differ
+    from the autoregressive ones because rounding broke a tie.
 
-    repetition: the share of 8-grams that occurred before, None for texts shorter than that
+    speculative: the Measurement of each prompt, with a draft
+    repetition: the share of 8-grams that occurred before in their text, None if there are none
     """
     flags = []
     if repetition and repetition >= LOOP_SHARE:
@@ -132,8 +140,10 @@ def text_flags(speculative: list[Measurement], repetition):
 
 
 def measured_estimates(plain: list[Measurement], speculative: list[Measurement], n_same):
-    """Return {column: Estimate} of speed, speedup and acceptance.
+    """Return {column: Estimate} of tokens per second, speedup, acceptance rate and tokens per
+    target pass.
 
+    plain, speculative: the Measurement of each prompt, without a draft and with one
     n_same: how many repeats of a prompt make the same random decisions
     """
     seconds = median_seconds_by_prompt(speculative)
@@ -152,8 +162,10 @@ def measured_estimates(plain: list[Measurement], speculative: list[Measurement],
 
 def rule_estimates(variant, measurements):
     """Return {column: Estimate} of what a Variant's rule gains over the token rule, in time and in
-    passes. The values are None if it is the token rule, or if the same draft and K were not
-    measured with the token rule. measurements: {variant: [Measurement of each prompt]}
+    tokens per pass. The values are None if the Variant's rule is the token rule, or if its draft
+    and K were not measured with the token rule.
+
+    measurements: {Variant: [Measurement of each prompt]}
     """
     token_variant = dataclasses.replace(variant, verification="token")
     if variant == token_variant or token_variant not in measurements:
@@ -169,8 +181,10 @@ def rule_estimates(variant, measurements):
 
 
 def cost_estimates(plain: list[Measurement], speculative: list[Measurement]):
-    """Return {"draft_cost": Estimate of c, "verify_cost": Estimate of v}, in target passes over one
-    row: c of drafting a token, v of a target pass over K + 1 rows.
+    """Return {"draft_cost": Estimate of c, "verify_cost": Estimate of v}: the costs of drafting one
+    token and of a target pass over K + 1 tokens, in units of a target pass over one token.
+
+    plain, speculative: the Measurement of each prompt, without a draft and with one
     """
     c = relative_cost([measurement.draft_seconds for measurement in speculative], plain)
     v = relative_cost([measurement.pass_seconds for measurement in speculative], plain)
@@ -182,9 +196,8 @@ def cost_estimates(plain: list[Measurement], speculative: list[Measurement]):
 def predict_speedup(K, h, estimates):
     """Return (the speedup that theory predicts, None), or (None, why there is no prediction).
 
-    K: a number or "auto"; h: the share of rounds with a draft
-    estimates: {column: Estimate}, of which the acceptance rate and the two costs are used. The
-        costs have no value if no round drafted all K tokens; the verify cost may be withheld.
+    K: a number or "auto"; h: the share of rounds with a draft, a number, None for "auto"
+    estimates: {column: Estimate}, of which the acceptance rate and the two costs are used
     """
     a, c, v = (estimates[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
     if K == AUTO:
@@ -197,8 +210,11 @@ def predict_speedup(K, h, estimates):
 
 
 def prediction_columns(K, h, estimates):
-    """Return ({column: value}, {column: why it is None}) of the speedup that theory predicts, and
-    of the measured speedup over it. Parameters as for predict_speedup.
+    """Return two columns, the speedup that theory predicts and the measured speedup over it, as
+    ({column: value or None}, {column: why the value is None, or None}).
+
+    K: a number or "auto"; h: the share of rounds with a draft, a number, None for "auto"
+    estimates: {column: Estimate}, as from measured_estimates and cost_estimates
     """
     predicted, why_unknown = predict_speedup(K, h, estimates)
     measured = estimates["speedup_time"]
@@ -214,7 +230,11 @@ def prediction_columns(K, h, estimates):
 
 
 def text_columns(plain: list[Measurement], speculative: list[Measurement]):
-    """Return {column: value} about the texts: how many, seconds of prefill, and repetition."""
+    """Return {column: value} about the texts: how many, their length, plain speed, seconds of
+    prefill, repetition and warnings.
+
+    plain, speculative: the Measurement of each prompt, without a draft and with one
+    """
     repeated, n_grams = [], []
     for measurement in speculative:
         for text in measurement.texts:
@@ -242,7 +262,9 @@ def median_prefill(measurements: list[Measurement]):
 
 
 def milliseconds_per_round(measurements: list[Measurement]):
-    """Return {part of a round: mean milliseconds} over all rounds of all prompts."""
+    """Return {part of a round, "draft", "verify" or "sampling": its mean milliseconds} over all
+    rounds of all prompts.
+    """
     n_rounds = sum(len(measurement.rounds) for measurement in measurements)
     means = {}
     for part in TIMED_PARTS:
@@ -254,9 +276,9 @@ def milliseconds_per_round(measurements: list[Measurement]):
 def result_row(variant, measurements, n_same=1, **about):
     """Return one row of the results (a dict) for a Variant with a draft.
 
-    measurements: {variant: [Measurement of each prompt]}, with PLAIN among the variants
-    n_same: how many repeats of a prompt make the same random decisions. Repeats of greedy decoding
-        all do, so that they tell no more about the acceptance rate than a single one.
+    measurements: {Variant: [Measurement of each prompt]}, with PLAIN among the variants
+    n_same: how many repeats of a prompt make the same random decisions. All repeats of greedy
+        decoding do: they tell no more about the acceptance rate than one repeat.
     about: {column: value} to put into the row unchanged
     If the same draft and K were measured with the token rule too, the row compares the two rules.
     """

@@ -58,7 +58,8 @@ WITH_INTERVAL = "speedup_time", "verify_cost", "speedup_over_token", "tokens_per
 
 
 def as_text(value):
-    """Return a value of a row as text; a float has one to three decimals, and None is a dash.
+    """Return a value of a row as text: a float has one to three decimals, None is a dash, a dict
+    {"value", "low", "high"} is a number with its range.
 
     >>> as_text(12.345), as_text([0.5, None]), as_text({"value": 2.0, "low": 1.5, "high": 3.0})
     ('12.3', '0.50 –', '2.00 [1.50, 3.00]')
@@ -96,9 +97,10 @@ def cell(row, name):
 
 
 def markdown_table(header, lines):
-    """Return a Markdown table with aligned columns.
+    """Return a Markdown table with aligned columns, a text.
 
-    header: the headings, a list of texts; lines: for each line its values, as for as_text
+    header: the headings, a list of texts
+    lines: for each line a list of values: numbers, texts or whatever as_text takes
     """
     lines = [[as_text(value) for value in line] for line in lines]
     widths = [max(map(len, column)) for column in zip(header, *lines)]
@@ -127,16 +129,20 @@ def table(rows, columns):
 
 
 def legend(rows, columns):
-    """Return a Markdown list that explains the columns of `table(rows, columns)`; columns whose
-    heading says all are left out.
+    """Return a Markdown list that explains the columns of `table(rows, columns)`, a text. Columns
+    whose heading says all are left out.
+
+    rows: dicts of the results; columns: a list of names
     """
     explained = [name for name in nonempty_columns(rows, columns) if name in LEGEND]
     return "\n".join(f"- {LEGEND[name]}" for name in explained)
 
 
 def split_common_columns(rows, columns):
-    """Return (a sentence with the values that all rows (dicts) share, "" if there are none; the
-    list of the columns that differ). "draft" and "K" always count as columns that differ.
+    """Split columns (a list of names) into those whose value is the same in all rows (dicts), and
+    the others. "draft" and "K" always count among the others.
+
+    Returns (a sentence with the shared values, "" if there are none; the list of other columns).
     """
     common, differing = [], []
     for name in columns:
@@ -182,9 +188,10 @@ def remarks_on(row):
 
 
 def number_remarks(rows):
-    """Number the remarks on rows (a list of dicts), equal remarks alike.
+    """Number the remarks on rows, a list of dicts. Equal remarks get the same number.
 
-    Returns (the rows with a column "notes": "1, 3", a Markdown list of the remarks).
+    Returns (new rows with another column "notes", such as "1, 3"; the remarks as a Markdown list,
+    a text).
     """
     numbers = {}  # {remark: its number}
     rows_with_notes = []
@@ -217,8 +224,8 @@ def paragraphs(result):
 
 
 def paragraphs_of_K(rows):
-    """Yield the paragraphs about the rows of all K: the table of speeds, its remarks, the table of
-    the causes (acceptance and costs), and a legend.
+    """Yield the paragraphs (texts) about rows of the results, a list of dicts: the table of speeds,
+    its remarks, the table of the causes (acceptance and costs), and a legend.
     """
     rows, remarks = number_remarks(rows)
     common, differing = split_common_columns(rows, VARIANT)
@@ -230,8 +237,8 @@ def paragraphs_of_K(rows):
 
 
 def paragraphs_of_best_K(rows):
-    """Yield the paragraphs about the best K of each draft: a table of the predicted K, a table of
-    the fastest K, and a legend. rows: the list "best_K" of the results (dicts)
+    """Yield the paragraphs (texts) about the best K of each draft: a table of the predicted K, a
+    table of the fastest K, and a legend. rows: the list "best_K" of the results (dicts)
     """
     _, differing = split_common_columns(rows, PAIR)
     yield "The best K by theory. Here c and v are of single rounds:"
@@ -279,4 +286,4 @@ def paragraphs_of_programs(result):
 
 def to_markdown(result):
     """Return the JSON object of benchmark (a dict) as Markdown text, with a final line end."""
-    return "\n\n".join(filter(None, paragraphs(result))) + "\n"
+    return "\n\n".join(text for text in paragraphs(result) if text) + "\n"

@@ -50,10 +50,13 @@ class Latency:
 
     def why_unknown(self, K):
         """Return why the cost of rounds of this K is not known, a text; None if it is known."""
+        # without points no K is known
         return None if K <= max(self.points, default=0) else self.reason
 
     def draft_cost(self, K):
-        """Return c(K), the cost of a drafted token in target passes over one row."""
+        """Return c(K), the cost of drafting one token in a round of up to K, in target passes over
+        one row, as a float.
+        """
         costs = [c for c, _ in self.points.values()]
         return float(np.interp(K, [*self.points], costs))
 
@@ -62,6 +65,7 @@ class Latency:
         passes over one row.
         """
         costs = [v for _, v in self.points.values()]
+        # without a drafted token it is a pass over one row, which costs 1
         return float(np.interp(n_drafted, [0, *self.points], [1, *costs]))
 
     def of_round(self, n_drafted, K):
@@ -72,10 +76,11 @@ class Latency:
 
 
 def read_rows(path):
-    """Read the rows of a results file of benchmark. Raises InputError if it is no such file.
+    """Read the rows of a results file of benchmark, at `path`. Raises InputError if the file is no
+    such file.
 
-    Returns a list of dicts; a missing key gives None, without an error. A row that states no
-    verification rule is given the rule of the file's settings, or "token" if these state none.
+    Returns a list of dicts, which give None for a missing key. A row without "verification" gets
+    the rule of the file's settings, or "token" if these name none.
     """
     result = parse_json(read_bytes(path), path)
     expected = "expected results of benchmark"
@@ -91,15 +96,15 @@ def read_latencies(path, drafts, target, rule):
     """Read costs from a results file of benchmark. Returns {name of a draft: Latency}, whose points
     are medians over rows with the same K. Raises InputError if the file is no results file.
 
-    drafts: a list of names; rule: "token" or "block". Only rows with this rule are used.
-    target: the target's name, or None if it is unknown: then rows of any target are used. If the
-        rows are of several targets, no row is used.
+    drafts: a list of names; rule: "token" or "block", the rule of the rows that are used
+    target: the target's name, or None if it is unknown. Then the rows of all targets are used if
+        they are of one target, else none.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
     if target:
         rows = [row for row in rows if name_of(row["target"] or "") == target]
     if len({row["target"] for row in rows}) > 1:
-        rows = []  # the target may be any of these
+        rows = []  # the unknown target may be any of these
     latencies = {}
     for draft in drafts:
         costs = defaultdict(list)  # {K: [(c, v)]}

@@ -83,11 +83,12 @@ def record(settings: RecordSettings, output: LogFile):
 
 
 def record_texts(n_tokens, to_probs, seed, models, items):
-    """Decode n_tokens after each prompt with the target alone. Yield a line of the log for each, a
+    """Decode n_tokens after each prompt with the target alone. Yield for each a line of the log, a
     dict with a checksum.
 
     to_probs: SamplingParams, a function logits -> probabilities; models: LoadedModels
-    items: [(number of the prompt, its token ids)]; seed and number decide a text's random numbers
+    items: [(number of the prompt, its token ids)]
+    seed: with the number of its prompt, it decides the random numbers of a text
     """
     target_alone = models.pair()
     for i, ids in items:
@@ -97,8 +98,9 @@ def record_texts(n_tokens, to_probs, seed, models, items):
 
 
 def record_text(run):
-    """Decode a text with a Run of the target alone. Returns its line of the log without a checksum,
-    a dict: "prompt" and "tokens" (lists of ids) and, if they are sampled, "p" (a list).
+    """Decode the text of a Run, which has no draft. Returns its line of the log without a checksum,
+    a dict: "prompt" and "tokens" (lists of ids) and, if the tokens are sampled, "p": the target's
+    probability of each token, a list of floats.
     """
     tokens, p = [], []
     for this_round in run.rounds():

@@ -97,11 +97,11 @@ def with_checksum(line):
 
 
 def read_log(path, load_encoder):
-    """Read the Log in a file, from record or from another program. Raises InputError if the file
-    cannot be read, is no log, or has changed since it was written.
+    """Read a file that record or another program wrote, and return its Log. Raises InputError if
+    the file cannot be read, is no log, or has changed since it was written.
 
-    load_encoder: a function () that returns an Encoder. It is called only for a log of another
-        program, to encode its texts.
+    load_encoder: a function without arguments that returns an Encoder. It is called only for a log
+        of another program, to encode its texts.
     """
     lines = []
     for number, line in enumerate(read_lines(path, MAX_BYTES), 1):
@@ -139,11 +139,11 @@ SETTINGS = {
 
 
 def parse_own_log(path, header, lines):
-    """Return the Log that record wrote into the file at `path`.
+    """Parse the lines of a log that record wrote. Returns the Log. Raises InputError if the log is
+    truncated, has changed, or holds what no target can write.
 
-    header: its first line, a dict; lines: [(place, JSON text)] of the lines after it. A place is
-    "FILE, line N", for messages. Raises InputError if the log is truncated, has changed, or holds
-    what no target can write.
+    path: of the file, for messages; header: its first line, a dict
+    lines: [("FILE, line N" for messages, JSON text)] of the lines after the header
     """
     must_have = "checksum" in header
     header = without_checksum(header, f"{path}, line 1", must_have)
@@ -154,7 +154,7 @@ def parse_own_log(path, header, lines):
     records = []
     for place, line in lines:
         records.append((place, without_checksum(parse_json(line, place), place, must_have)))
-    n_texts = len(records) - 1
+    n_texts = len(records) - 1  # the last line is the end, which states their number
     if n_texts < 1 or records[-1][1] != {"end": n_texts}:
         raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")
     checks = text_checks(log)
@@ -168,14 +168,14 @@ def parse_own_log(path, header, lines):
 
 
 def without_checksum(line, place, must_have):
-    """Return the line of a log, parsed from JSON, without its checksum. A value that is no object
-    is returned as it is.
+    """Compare a line of a log with its checksum, and return the line without it. Raises InputError
+    if the line does not fit its checksum, or has none but must have one.
 
-    must_have: whether a line without a checksum is refused; place: "FILE, line N", for messages
-    Raises InputError if the line has changed, or lacks a checksum that it must have.
+    line: a JSON value. One that is no object is returned as it is: the caller refuses it
+    place: "FILE, line N", for messages; must_have: whether the line must have a checksum
     """
     if not is_object(line):
-        return line  # the caller refuses it
+        return line
     if "checksum" not in line and not must_have:
         return line
     content = {name: value for name, value in line.items() if name != "checksum"}
@@ -185,8 +185,8 @@ def without_checksum(line, place, must_have):
 
 
 def text_checks(log):
-    """Return {field of a RecordedText: function(value) that says whether it is valid in this Log}.
-    "p" is a field of sampled texts only.
+    """Return the checks for the texts of a Log: {field of a RecordedText: function (JSON value) ->
+    whether it is valid}. There is no "p" if the target was greedy.
     """
     is_token = Limits(0, log.n_vocab - 1, whole=True).allow
     checks = {"prompt": list_of(is_token, min_length=1), "tokens": list_of(is_token, min_length=1)}
@@ -194,10 +194,10 @@ def text_checks(log):
 
 
 def parse_foreign_text(record, place, encoder):
-    """Return the RecordedText of another program's line, a JSON value, encoded by an Encoder.
+    """Encode the prompt and the output in a line of another program, and return them as a
+    RecordedText. Raises InputError if one of the two is missing, empty, or cannot be encoded.
 
-    Raises InputError, which begins with `place`, if a text is missing, is empty, or cannot be
-    encoded.
+    record: the line, a JSON value; place: "FILE, line N", for messages; encoder: an Encoder
     """
     fields = record if is_object(record) else {}
     outputs = [fields[name] for name in OUTPUT_FIELDS if name in fields]

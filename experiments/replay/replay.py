@@ -64,21 +64,21 @@ class ReplaySettings(Machine, Verification, Folder):
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):
-        """Return the values of --K, a list of ints. Raises SettingError."""
+        """Return the values of --K, a list of ints. Raises SettingError for other texts."""
         return parse_Ks(self.K)
 
     def load_log_encoder(self):
-        """Load the Encoder for the log of another program: of --tokenizer, else of the first draft
-        model, or of 17M if no draft is a model. Raises InputError if its files are missing or
-        damaged.
+        """Load the Encoder for the log of another program: that of --tokenizer; without this flag
+        that of the first draft model, or of 17M if no draft is a model. Raises InputError if its
+        files are missing or damaged.
         """
         sizes = [name for name in self.drafts() if is_size(name)]
         name = self.tokenizer or (sizes[0] if sizes else "17M")
         return load_encoder(find_folder(name, self.models_dir))
 
     def read_costs(self, target):
-        """Read the file of --costs. Returns {name of a draft: Latency}. Without this flag, each
-        Latency has no points: no cost is known.
+        """Read the file of --costs. Returns {name of a draft: Latency}, what its rounds cost.
+        Without this flag no Latency knows a cost.
 
         target: the name of the log's target; None if the log does not state it
         Raises InputError if --costs is not a results file of benchmark.
@@ -89,9 +89,8 @@ class ReplaySettings(Machine, Verification, Folder):
 
 
 def load_drafts(settings, log):
-    """Load the drafts of ReplaySettings that are tried on a Log. Returns {name: Draft}.
-
-    Raises InputError if their vocabulary is not the log's, or if their files cannot be used.
+    """Load the drafts that ReplaySettings name, to be tried on a Log. Returns {name: Draft}. Raises
+    InputError if the drafts' vocabulary is not the log's, or if their files cannot be used.
     """
     drafts = {NGRAM: NGrams()}
     names = settings.drafts()

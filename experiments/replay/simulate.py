@@ -51,8 +51,8 @@ class RecordedTarget:
         return None
 
     def read(self, text, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """Return in place of logits a row for each of the last n_last positions of text, a list of
-        token ids: one-hot, the recorded token after this position. cache: not used
+        """Return a one-hot row for each of the last n_last positions of text, a list of token ids:
+        the recorded token after this position. The rows stand for logits. cache: not used
         """
         next_tokens = self.ids[len(text) + 1 - n_last : len(text) + 1]
         return one_hot(next_tokens, self.config.n_vocab)
@@ -60,8 +60,9 @@ class RecordedTarget:
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
     """Return which drafted tokens of a round the token rule accepts, given that the text goes on as
-    it was recorded. Each token is decided by its own coin, a random number from 0 to 1.
+    it was recorded.
 
+    coins: random numbers from 0 to 1, of which each decides one token
     ratios: q(x) / p(x) of the recorded tokens x
     """
     return coins < ratios
@@ -69,9 +70,13 @@ def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
     """Return which drafted tokens of a round the block rule accepts, given that the text goes on as
-    it was recorded. The first coin decides all. Parameters as for accepted_by_token.
+    it was recorded.
+
+    coins: random numbers from 0 to 1, of which the first decides all tokens
+    ratios: q(x) / p(x) of the recorded tokens x
     """
-    # of token t: the smallest product of the first 1, ..., t ratios, or 1, which no coin reaches
+    # The probability that t tokens or more are accepted is the smallest of 1 and the products of
+    # the first 1, ..., t ratios. The 1 is left out, because every coin is below 1.
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -97,7 +102,7 @@ class CoinDrafter:
         """Do nothing: there is no model that has to read the prompt."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Return up to k drafted tokens after ids, and a one-hot distribution for each."""
+        """Draft up to k tokens after ids. Returns them, and a one-hot distribution for each."""
         positions = slice(len(ids), len(ids) + k)
         accepted = self.accepted(self.coins[positions], self.ratios[positions])
         draft = []
@@ -109,9 +114,10 @@ class CoinDrafter:
 
 def measure_ratios(model, text, to_probs):  # -> [n]
     """Run a draft model over a RecordedText, and return q(x) / p(x) for each of its tokens x: the
-    model's probability over the target's, which the text holds. to_probs: SamplingParams
+    model's probability over the target's, which the text holds. They are fewer than the tokens if
+    the model's context ends before the text.
 
-    n: the number of tokens, or fewer if the model's context ends before the text
+    model: a gpt2.Model; to_probs: the SamplingParams that make q of its logits
     """
     ids = text.ids[: model.config.n_ctx + 1]  # the last id is predicted, but not read
     n = len(ids) - len(text.prompt)
@@ -122,11 +128,11 @@ def measure_ratios(model, text, to_probs):  # -> [n]
 
 
 def prepare_drafters(draft, log, seed, rule="token"):
-    """Prepare a Draft for the texts of a Log. Returns for each text, in a list, a function () that
-    returns a new drafter of this text.
+    """Prepare a Draft for the texts of a Log. Returns a list with a function for each text; called
+    without arguments, it returns a new drafter of this text.
 
     If the draft samples, the drafters are CoinDrafters, and the draft reads all texts now, with a
-    bar on the terminal. seed: of the coins; rule: "token" or "block"
+    bar on the terminal. seed: of their coins; rule: "token" or "block"
     """
     n_vocab, to_probs, model = log.n_vocab, log.to_probs, draft.standalone_model
     if model is None or to_probs.greedy:
@@ -145,8 +151,10 @@ def prepare_drafters(draft, log, seed, rule="token"):
 
 
 def replay_text(text, drafter, K):
-    """Return the list of Rounds in which this drafter and K would have written a RecordedText, with
-    p and q left out, because they take megabytes.
+    """Run the speculative loop on a RecordedText. Returns the list of Rounds in which this drafter
+    and K would have written it. Their p and q are None, because they take megabytes.
+
+    drafter: a new one for this text, from a function of prepare_drafters
     """
     target = RecordedTarget(text.ids, drafter.n_vocab)
     greedy = SamplingParams(0.0)  # which leaves one-hot rows as they are: nothing is random
@@ -181,7 +189,8 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
 
 
 def replay_row(rounds_of_texts, K, latency):
-    """Return {column: value} for one K: the figures of all texts.
+    """Return {column: value} for one K: acceptance rate, tokens per target pass, projected speedup,
+    with their intervals, costs and counts, over all texts.
 
     rounds_of_texts: for each text the list of its Rounds; latency: the Latency of the draft
     """

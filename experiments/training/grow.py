@@ -21,27 +21,31 @@ import numpy as np
 
 
 def duplicate(x):  # [..., n] -> [..., 2 n]
-    """Put two copies of x side by side, along the last axis."""
+    """Return two copies of an array x side by side, along the last axis."""
     return np.concatenate([x, x], axis=-1)
 
 
 def duplicate_qkv(x):  # [..., 3 n] -> [..., 6 n]
-    """Duplicate queries, keys and values each on their own: x holds the three side by side."""
+    """Duplicate queries, keys and values, which lie side by side in x, each on their own:
+    [q, k, v] becomes [q, q, k, k, v, v].
+    """
     return np.concatenate([duplicate(part) for part in np.split(x, 3, axis=-1)], axis=-1)
 
 
 def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
-    """Split each weight into two uneven parts, for the two copies of its input."""
+    """Split each weight of a matrix w at random into two uneven parts that add up to it, for the
+    two copies of its input. rng: a NumPy generator
+    """
     r = rng.uniform(0.375, 0.625, w.shape).astype(w.dtype)
     return np.concatenate([w * r, w * (1 - r)])
 
 
 def grow(tensors, layers, rng, noise=0.0):
-    """Return the parameters of a GPT-2 twice as wide, from those of a GPT-2: both {name: array} as
-    stored. With all layers and no noise the logits stay the same.
+    """Make the parameters of a GPT-2 twice as wide from those of a GPT-2. Takes and returns {name
+    as stored: array}. With all layers and no noise the logits stay the same.
 
     layers: the indices of the layers to keep, in order; rng: a NumPy generator
-    noise: the standard deviation of noise that is added to each matrix, relative to the matrix's
+    noise: how much noise is added to each matrix: its standard deviation over the matrix's own
     """
     grown = {
         "wte.weight": duplicate(tensors["wte.weight"]),

@@ -56,37 +56,42 @@ class GPT2(GPT2LMHeadModel):
             self.transformer.load_state_dict(state)
 
     def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        """Return the sum of token and position embeddings. offset: the first token's position."""
+        """Return the sums of token and position embeddings of a batch of texts.
+
+        ids: a tensor of token ids; offset: the position of the first token, an int
+        """
         positions = torch.arange(offset, offset + ids.shape[1])
         return self.transformer.wte(ids) + self.transformer.wpe(positions)
 
     def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        """Return the output of the last block, behind the final norm. offset: the position of the
-        first token.
+        """Return the output of the last block after the final norm.
+
+        ids: a tensor of token ids; offset: the position of the first token, an int
         """
         positions = torch.arange(offset, offset + ids.shape[1])[None]
         output = self.transformer(ids, position_ids=positions, use_cache=False)
         return output.last_hidden_state
 
     def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab]
+        """Return the logits of hidden states, a float32 tensor, also in mixed precision."""
         return self.lm_head(hidden).float()
 
     def draft_logits(self, ids, offset, hidden, teacher):
-        """Yield (0, logits [batch, n_seq, n_vocab]) once: of the next token at every position. It
-        is called like Eagle.draft_logits, but does not use `hidden` and `teacher`.
+        """Yield (0, logits [batch, n_seq, n_vocab]) once: of the next token at every position.
 
         ids: [batch, n_seq]; offset: the position of the first token
+        hidden, teacher: not used; the heads, which are called in the same way, use them
         """
         yield 0, self.logits(self.hidden(ids, offset))
 
 
 def seed_weights(seed):
-    """Seed torch's global generator, which draws the weights of the models that are made next."""
+    """Seed torch's global generator, which draws the weights of models made from now on."""
     torch.manual_seed(int(stream(Purpose.WEIGHTS, seed).generate_state(1)[0]))
 
 
 def new_random_model(config, folder, seed):
-    """Return a GPT2 with random weights, with the sizes of a gpt2.Config and the vocabulary of a
+    """Make a GPT2 with random weights, the sizes of a gpt2.Config and the vocabulary size of a
     model folder. Seeds torch's global generator. Raises InputError if there is no vocabulary.
     """
     seed_weights(seed)
@@ -107,7 +112,8 @@ def read_model(folder):
 
 
 def read_grown_model(folder, layers, seed):
-    """Read the model of a folder, and return a GPT2 twice as wide, with a little noise.
+    """Read the model of a folder, and return a GPT2 twice as wide, with a little noise. Raises
+    InputError if the files are missing or damaged.
 
     layers: the indices of the layers to keep, in order; seed: of the random numbers
     """
@@ -128,8 +134,8 @@ def write_tensors(module, path, **notes):
 
 
 def write_model(model, folder):
-    """Write model.safetensors and config.json of a GPT2 into a folder, a Path, as Hugging Face
-    stores GPT-2. The output head is the embedding, so it is left out.
+    """Write a GPT2 into a folder, a Path, as Hugging Face stores GPT-2: model.safetensors and
+    config.json. The output head is not written, because it is the token embedding.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
     model.config.save_pretrained(folder)
@@ -198,10 +204,11 @@ class Eagle(nn.Module):
         return self.proj(x)
 
     def attend(self, q, keys, values):  # [batch, n_head, n_seq, d_head] -> the same
-        """Return the attention of every position to the text before its draft, and to its draft.
+        """Return the output of attention, of every position to the text before its draft and to the
+        tokens of its draft.
 
-        q: queries; keys, values: lists of [batch, n_head, n_seq, d_head], one for each token of
-            the draft so far
+        q: the queries; keys, values: lists of [batch, n_head, n_seq, d_head], an item for each
+            token of the draft so far
         """
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one

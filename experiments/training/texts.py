@@ -96,8 +96,10 @@ def encode_split(corpus, split, folder):
 
 
 def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
-    """Cut passages out of an array of ids, [n_ids], at random. Returns an int64 tensor [batch_size,
-    n_seq + 1]. The Purpose, the seed and `batch`, the number of the batch, decide where they begin.
+    """Cut passages out of an array of ids, [n_ids], at random places. Returns an int64 tensor
+    [batch_size, n_seq + 1].
+
+    purpose, seed, batch: a Purpose and two ints, which decide the places; batch: its number
     """
     rng = np.random.default_rng(stream(purpose, seed, batch))
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
@@ -109,8 +111,8 @@ def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
 
 
 def samples_path(cache_dir, folder):
-    """Return the Path, in cache_dir, of the file for the texts that a target writes. folder: the
-    target's, a Path; the name of the file changes with the weights in it
+    """Return the Path in cache_dir of the file for the texts that a target writes. Its name changes
+    with the target's weights. folder: the target's, a Path
     """
     return Path(cache_dir) / f"samples-{folder.name}-{fingerprint(folder)[:12]}.npy"
 
@@ -123,11 +125,12 @@ def save_array(array, path):
 
 
 def continue_passages(model, ids, seed, batch, batch_size):
-    """Let a target continue random passages of books. Returns uint16 ids [batch_size,
-    WRITTEN_TOKENS + 1], passages included, which depend on the arguments alone.
+    """Let a target continue random passages of books. Returns an array of uint16 ids, [batch_size,
+    WRITTEN_TOKENS + 1], which begin with the passages. They depend on the arguments alone.
 
-    model: a gpt2.Model; ids: [n_ids], of the books; batch: the number of the batch. Every third
-    batch is greedy, the other batches are sampled at temperature 1.
+    model: the target, a gpt2.Model; ids: [n_ids], of the books
+    batch: the number of the batch. Every third batch is greedy, the others are sampled at
+        temperature 1
     """
     rng = np.random.default_rng(stream(Purpose.CONTINUATIONS, seed, batch))
     passages = random_passages(ids, Purpose.BEGINNINGS, seed, batch, batch_size, PROMPT_TOKENS - 1)
@@ -177,17 +180,20 @@ class TrainingTexts:
 
     @property
     def digests(self):
-        """SHA-256 digests of the two kinds of text that are trained on, a list of two str."""
+        """The SHA-256 digests of the books and of the target's texts that are trained on: a list of
+        two str, in hexadecimal digits.
+        """
         written = b"" if self.written is None else self.written
         return [sha256(ids).hexdigest() for ids in (self.train, written)]
 
     def batch(self, step, n_steps, seed, n_ctx):
-        """Return what a step trains on: (ids, an int64 tensor [n_rows, n_seq + 1]; the position in
-        the context of the first token of each row).
+        """Return what a step trains on: (ids, an int64 tensor [n_rows, n_seq + 1]; the offset, the
+        position in the context at which each row begins, an int).
 
+        step: its number, from 0, of n_steps; n_ctx: the length of the context
         If there are texts that the target wrote, odd steps read these. Other steps read passages
-        of books. In the first 70 % of the n_steps a passage is half as long as the context (n_ctx),
-        and stands in its first or its second half by turns; later it fills the context.
+        of books. In the first 70 % of the steps a passage is half as long as the context, and
+        stands in its first or its second half by turns. After that a passage fills the context.
         """
         if self.written is not None and step % 2 == 1:
             rng = np.random.default_rng(stream(Purpose.WRITTEN, seed, step))

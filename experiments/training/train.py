@@ -111,8 +111,8 @@ class TargetSettings(TrainingSettings):
             check_choice("target_model_size", self.target_model_size, *SIZES)
 
     def kept_layers(self, folder):
-        """Return the value of --layers, a list of indices of layers of the model in a folder.
-        Raises SettingError if it is no list of numbers, or the model has no such layer.
+        """Return the value of --layers, a list of ints: indices of layers of the model in a folder.
+        Raises SettingError if the flag is no list of numbers, or the model has no such layer.
         """
         layers = parse_list("layers", self.layers, int)
         last = read_config(folder).n_layer - 1
@@ -200,12 +200,14 @@ def distil_draft(settings: DraftSettings):
 
 
 def train_model(settings, size, model, losses, source, written=False, **origin):
-    """Train a GPT2 and write it, with its vocabulary, to the folder of a size. Prints losses, and
-    keeps a checkpoint in --cache_dir, from which an interrupted run resumes. Raises InputError.
+    """Train a GPT2 in place and write it, with its vocabulary, to the folder of a size. Prints
+    losses, and keeps a checkpoint in --cache_dir, from which an interrupted run resumes. Raises
+    InputError if a text or a file is missing.
 
-    settings: TargetSettings or DraftSettings
+    settings: TargetSettings or DraftSettings; size: a name in models_dir; model: a models.GPT2
     losses: of the two halves of the run, a pair of functions (model, ids, offset) -> scalar tensor
-    source: the folder whose vocabulary is used. written: whether half of the text is by its target
+    source: the folder whose vocabulary is used, a Path
+    written: whether half of the steps read texts by the target in `source`
     origin: {name: str}, what the run begins with: another origin means another checkpoint
     """
     training_texts = texts.TrainingTexts.read(settings, source, written)
@@ -244,8 +246,8 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     keeps a checkpoint in --cache_dir. Raises InputError if the texts of `samples` are missing.
 
     settings: EagleSettings or MedusaSettings; name: "eagle" or "medusa"
-    new_head: a function (the target's gpt2.Config) -> an Eagle or a Medusa
-    notes: {name: str} for the file's metadata
+    new_head: a function (the target's gpt2.Config) -> an untrained Eagle or Medusa
+    tokens_per_step: how many tokens a step reads; notes: {name: str} for the file's metadata
     """
     folder = settings.model_folder(settings.target_model_size)
     teacher = fingerprint(folder)

@@ -28,7 +28,7 @@ WEIGHT_DECAY = 0.05
 def cross_entropy(model, ids, offset):
     """Return the mean cross-entropy of the next token in nats, a scalar tensor.
 
-    model: a GPT2. ids: [batch, n_seq + 1]; offset: the position of the first token
+    model: a GPT2. ids: [batch, n_seq + 1], int64; offset: the position at which each row begins
     """
     logits = model.logits(model.hidden(ids[:, :-1], offset))
     return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
@@ -41,7 +41,9 @@ def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits
 
 
 def total_variation(p, q):  # 2 x [..., n_vocab], logits
-    """Return half the sum of all differences of the probabilities, the mean over positions."""
+    """Return the total variation distance of p and q, half the sum of all differences of the
+    probabilities: the mean over positions, a scalar tensor.
+    """
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
@@ -49,9 +51,9 @@ def distillation_loss(teacher, distance, draft, ids, offset):
     """Return the distance of a draft's distributions from the teacher's, a scalar tensor: the sum
     over the tokens that the draft proposes.
 
-    teacher: the target, a GPT2. distance: a function (p, q) of logits -> scalar tensor
+    teacher: the target, a GPT2. distance: a function (p, q), both logits, -> scalar tensor
     draft: a GPT2, Eagle or Medusa
-    ids: [batch, n_seq + 1]; offset: the position of the first token
+    ids: [batch, n_seq + 1], int64; offset: the position at which each row begins
     """
     with torch.no_grad():
         hidden = teacher.hidden(ids[:, :-1], offset)
@@ -64,8 +66,9 @@ def distillation_loss(teacher, distance, draft, ids, offset):
 
 
 def make_distillation_losses(teacher):
-    """Return the losses of the two halves of a run that distils a teacher: two functions (draft,
-    ids, offset) -> scalar tensor. Turns off gradients and dropout of the teacher, a GPT2.
+    """Return the losses of the two halves of a run that distils a teacher, a GPT2, as a pair of
+    functions (draft, ids, offset) -> scalar tensor: first Kullback-Leibler, then total variation.
+    Turns off gradients and dropout of the teacher.
     """
     teacher.eval().requires_grad_(False)
     return (
@@ -103,7 +106,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self):
         """Move the parameters, in place, by their gradients. The gradients stay."""
-        (group,) = self.param_groups
+        (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
             average.lerp_(p.grad, 1 - group["momentum"])
@@ -169,7 +172,7 @@ class Trainer:
         return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
 
     def resume(self):
-        """Set model, optimizers and step to what the checkpoint holds."""
+        """Set model, optimizers and step to what the checkpoint of this run holds."""
         saved = torch.load(self.checkpoint_path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
@@ -218,7 +221,8 @@ class Trainer:
         checkpoint and print the losses.
 
         first_loss, second_loss: of the two halves of a run, functions (model, ids, offset) ->
-            scalar tensor
+            scalar tensor, called with what self.texts.batch returns: ids [n_rows, n_seq + 1], and
+            the position at which each row begins
         n_ctx: the context of the target, in tokens
         """
         steps, seed, name = self.settings.steps, self.settings.seed, self.name
@@ -240,7 +244,7 @@ class Trainer:
     def validate(self, loss_of, n_batches=8):
         """Return the mean loss on n_batches of passages that the run does not train on, a float.
 
-        loss_of: a function (model, ids, offset) -> scalar tensor
+        loss_of: a function (model, ids, offset) -> scalar tensor, as for `train`
         """
         self.model.eval()
         losses = []
