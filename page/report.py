@@ -11,6 +11,7 @@ import json
 import platform
 import shlex
 import unicodedata
+from math import prod
 from pathlib import Path
 
 import numpy as np
@@ -175,6 +176,7 @@ def report_data(description, summary, notes, pair, plain_notes=None):
         **description,
         "coupled": description["settings"]["coupled"],
         "room": pair.target.config.n_ctx - len(ids),  # tokens that the context leaves
+        "parameters": [sum(map(prod, model.config.shapes().values())) for model in pair.models],
         "prompt": encoder.incremental_decoder()(ids),
         "rounds": rounds,
         "plain": plain,

@@ -68,8 +68,8 @@ FIELDS = {
     "seed": form_field("seed", "Seed", 123),
 }
 MAX_EDITS = 1000  # coins or changes in a request
-PROMPT = {"label": "Prompt", "value": "The wolf knocked at the door", "most": 2000}
-OTHERS = "A knight rode into the forest", "Far out in the ocean", "Long ago, in a small village,"
+PROMPT = {"label": "Prompt", "value": "Two brothers set out together", "most": 2000}
+OTHERS = "The wolf knocked at the door", "A knight rode into the forest", "Far out in the ocean"
 FORM = {"prompt": PROMPT, "prompts": OTHERS, "fields": FIELDS}
 RANDOM = 0.8  # the temperature of the second run of a saved page
 

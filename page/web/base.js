@@ -31,21 +31,20 @@ function make(kind, ...children) {
 
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const sum = list => list.reduce((a, b) => a + b, 0);
+const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
 const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + "\u00a0%";
 const number = x => x === undefined || x === null ? "" // what is not there
   : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
 const times = x => x.toFixed(2) + "\u00a0×"; // a unit stays on the line of its number
-const ms = x => (1e3 * x).toFixed(2) + "\u00a0ms";
-const wholeMs = x => (1e3 * x).toFixed(0) + "\u00a0ms";
+const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});
 const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
-// Characters that cannot be seen, or that reverse what follows, show as their numbers.
-// Not so the joiners U+200C and U+200D, which belong to words and emoji.
+// Unseen and reversing characters show as their numbers; not so the joiners of words and emoji.
 const HIDDEN = /(?![\n\t\u200c\u200d])[\p{Cc}\p{Cf}]/gu;
 const plainly = text => text.replace(HIDDEN,
   character => `[U+${character.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}]`);
@@ -128,23 +127,24 @@ addEventListener("hashchange", () => { if (addressed()) openView(addressed()); }
 
 function showHead(run) {
   const s = run.settings, f = run.figures, n = f.token_ids.length;
-  const drafter = s.draft_model_size === "ngram" ? "look-up of n-grams for a small model"
-    : `small model (named ${s.draft_model_size})`;
-  const dropped = sum(run.rounds.filter(round => round.tokens.length > round.accepted)
-    .map(round => round.draft.length - round.examined));
+  const million = i => (run.parameters[i] / 1e6).toPrecision(2) + " million";
   $("cut").hidden = !(run.room < s.n_tokens_to_generate);
   $("cut").textContent = `The context of the models has room for ${run.room} of the `
     + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
   put("figures",
-    make("li", `${plural(f.rounds, "round")} for ${plural(n, "token")}: `
-      + `${f.tokens_per_target_pass.toFixed(2)} tokens for each pass of the large model.`),
-    f.acceptance_rate !== null && make("li", `${f.accepted} of ${plural(f.examined, "examined guess")} `
-      + `accepted: ${percent(f.acceptance_rate)}`
-      + (dropped ? `; ${dropped} more stood after a wrong guess` : "")
-      + (run.coupled && f.usual_acceptance_rate !== null ? "; the token rule would accept "
-        + `${percent(f.usual_acceptance_rate)} of them.` : ".")),
-    make("li", `Large model (named ${s.target_model_size}), ${drafter}, K = ${s.K} guesses a round, `
-      + `temperature ${s.temperature}, seed ${s.seed}.`)); // the command has the others
+    make("li", `${plural(f.rounds, "pass")} of the large model wrote ${plural(n, "token")}, `
+      + `${f.tokens_per_target_pass.toFixed(2)} each: ${plural(f.accepted, "accepted guess")} and `
+      + `${n - f.accepted} of its own.`, run.speedup
+      && ` Guessing and the longer passes take time too: in all, ${times(run.speedup)} as fast.`),
+    f.acceptance_rate !== null && make("li", `${plural(f.drafted, "guess")}: ${f.accepted} `
+      + `accepted, ${f.examined - f.accepted} rejected, ${f.drafted - f.examined} dropped unexamined. `
+      + `Accepted of the ${f.examined} examined: ${percent(f.acceptance_rate)}`
+      + (run.coupled && f.usual_acceptance_rate !== null ? "; by the token rule it would be "
+        + `${percent(f.usual_acceptance_rate)}.` : ".")),
+    make("li", `The large model (${s.target_model_size}) has ${million(0)} weights, `
+      + (run.parameters[1] ? `the small model (${s.draft_model_size}) ${million(1)}`
+        : "a look-up of n-grams takes the small one’s place")
+      + `. At most K = ${s.K} guesses a round, temperature ${s.temperature}, seed ${s.seed}.`));
   put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;

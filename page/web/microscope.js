@@ -13,7 +13,7 @@ function tellingItem(all) {
   const rejected = all.filter(({kind}) => kind === "rejected");
   const areWords = ({id, round, r, i}) => /^ \p{L}+ \p{L}+[^\p{L}]/u.test(
     [id, round.tokens[i], all.find(item => item.r > r)?.round.tokens[0]].map(id => words[id]).join(""));
-  const shown = ({round, i, q}) => q * (i + (i + 1 < round.draft.length ? 1.5 : 0));
+  const shown = ({round, i, p, q}) => i && (p + q) * (round.draft.length - 1 - i);
   return rejected.filter(areWords).sort((a, b) => shown(b) - shown(a))[0] || rejected[0];
 }
 
@@ -78,7 +78,7 @@ function showRounds(run) {
 
 // ---------------------------------------------------------------- one decision
 
-function explain({kind, round, i, p, q, ratio, P}) {
+function explain({kind, round, i, p, q, ratio, u, P}) {
   if (kind === "unexamined") {
     return "Never examined: " + (round.tokens.length > round.accepted
       ? "a guess before it was rejected, and it followed that guess."
@@ -86,22 +86,24 @@ function explain({kind, round, i, p, q, ratio, P}) {
   }
   const instead = round.accepted < round.draft.length && quoted(round.draft[round.accepted]);
   const here = quoted(round.tokens[i]), rule = ruleOf(state.run);
-  if (isCertain({p, q}) && kind === "rejected") {
-    return `The large model’s only choice here is ${here}: rejected.`;
-  }
+  const verdict = kind === "draft" ? "accepted." : "rejected. ";
+  if (isCertain({p, q})) return `The large model’s only choice here is ${here}: ${verdict}`;
+  const tossed = `The small model gave it q = ${number(q)}, the large one only p = ${number(p)}: `
+    + `its chance to stay is p/q = ${number(ratio)}. `
+    + `The coin, a random number from 0 to 1, is ${number(u)}: ${verdict}`;
   const accepted = {
-    token: p >= q ? "p is at least q, so it is accepted whatever the coin shows."
-      : `The coin fell below p/q = ${number(ratio)}: accepted.`,
+    token: p < q ? tossed : `The large model gives it p = ${number(p)}, no less than `
+      + `the small one’s q = ${number(q)}: accepted whatever the coin shows.`,
     block: `The block up to it was kept; the chance of that was P = ${number(P)}.`,
     coupled: "Both models chose the same token under the noise of this place.",
   };
   const residual = {token: "norm(max(0, p − q))", block: "norm(max(0, P p − q))"}[rule];
-  const source = residual ? "sampled from the residual, " + residual
+  const source = residual
+    ? `drawn from what the large model likes more than the small one, the residual ${residual}`
     : "the large model’s choice under the same noise";
   return {
     draft: accepted[rule],
-    rejected: (rule === "token" ? `The coin did not fall below p/q = ${number(ratio)}: rejected. `
-      : "Rejected. ") + `${here} takes its place, ${source}.`,
+    rejected: (rule === "token" ? tossed : "Rejected. ") + `${here} takes its place, ${source}.`,
     correction: `${sentence(source).slice(0, -1)}, in place of the rejected ${instead}.`,
     bonus: "All guesses were accepted; the same pass gave one more token, sampled from p, for free.",
     target: "Nothing was guessed: sampled from p, as by the large model alone.",
@@ -161,7 +163,8 @@ function distributions({round, i, id, kind}) {
   const replaced = drafted && !coupled && ["rejected", "correction"].includes(kind);
   const residual = new Map(replaced ? residualAt(round, i) : []);
   const P = round.support && i > 0, p = P ? "P p" : "p", overlap = round.overlap[i];
-  const heads = ["token", "", [swatch("of-target"), p], drafted && [swatch("of-draft"), "q"],
+  const heads = ["token", "", [swatch("of-target"), `large (${p})`],
+    drafted && [swatch("of-draft"), "small (q)"],
     replaced && make("span", {id: "residual"}, "residual")].filter(head => head !== false);
   const cell = x => make("td.number", number(x));
   const body = rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr",

@@ -109,9 +109,6 @@ function showPays(run) {
     knob("c", "c: the small model guesses a token", now.c, 0, 1, .005, x => x.toFixed(3)),
     knob("v", "v: the large model checks K guesses", now.v(now.K), 1, 4, .01, x => x.toFixed(2)),
     knob("K", "K: guesses in a round", now.K, 1, now.by.length, 1, String),
-    button("As measured", "as-measured", () => {
-      showPays(state.base);
-      $("as-measured").focus(); // the new one
-    }));
+    button("As measured", "as-measured", () => { showPays(state.base); $("as-measured").focus(); }));
   showMoved();
 }

@@ -4,9 +4,8 @@
 // `end` on. r is the round.
 
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
-const CALM = 4; // the first rounds of the first play are slower by this factor
 const PASS_NAMES = {
-  target: "a pass of the large model", draft: "a pass of the small model",
+  target: "a pass of the large model", draft: "the small model’s passes, a short one for each guess",
   rule: "the rest: accept or reject, bookkeeping",
 };
 
@@ -31,7 +30,7 @@ function plainLane({plain}) {
 }
 
 function speculativeLane(run) {
-  const lane = emptyLane("Large model with a small guesser");
+  const lane = emptyLane("Large model with small model");
   run.rounds.forEach((round, r) => {
     const n = round.draft.length, [draft, target, rule] = round.seconds;
     if (!n) lane.pass("draft", draft, r, "The small model guesses nothing.");
@@ -71,7 +70,7 @@ function drawLane(lane, prompt) {
   });
   lane.count = make("span.soft");
   lane.head = make("b.head");
-  lane.flag = make("b.flag", {style: at(lane.end / race.length)}, wholeMs(lane.end));
+  lane.flag = make("b.flag", {style: at(lane.end / race.length)}, ms(lane.end, 0));
   lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
     make("span.soft", plainly(prompt)), lane.spans);
   $("tracks").append(make("div.row.between", make("h3", lane.name), lane.count),
@@ -104,9 +103,12 @@ function showRace(run) {
     make("li", "⏎ a line break"));
   $("speedup").className = "big" + (!run.speedup ? "" : run.speedup < 1 ? " wrong" : " right");
   put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
-    !run.speedup ? "both are being timed" : isSameText(run) ? "as fast, same text" : "as fast");
+    run.speedup ? "as fast at the end" + (isSameText(run) ? ", same text" : "") : "both are being timed");
   press("chance", Number(run.settings.temperature > 0));
-  $("why-temperature").textContent = run.settings.temperature || RANDOM;
+  const alone = median(run.plain.seconds), checks = run.rounds.map(({seconds}) => seconds[1]);
+  $("longer").textContent = run.speedup ? times(median(checks) / alone) : "…";
+  race.says = run.speedup && "The large model alone needed "
+    + `${plural(run.plain.tokens.length, "pass")}; with the small model’s guesses, ${checks.length}.`;
   for (const why of $("about-texts").children) { // all keep their places, one is in sight
     why.classList.toggle("room", !run.speedup || why.id !== whyOf(run));
   }
@@ -133,14 +135,14 @@ function showMoment(time, says) {
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
     lane.head.hidden = !lane.flag.hidden;
-    const last = lane.spans.findLast(span => !span.hidden)?.lastChild; // is in the last of 5 lines
+    const last = lane.spans.findLast(span => !span.hidden)?.lastChild; // is in the last of 6 lines
     if (last) lane.text.scrollTop = last.offsetTop + last.offsetHeight / 2 - .9 * lane.text.clientHeight;
     light(lane, null);
   }
   const isRunning = race.time > 0 && race.time < race.length;
   showPlay();
   press("guide", null);
-  $("now").textContent = says || (!isRunning ? "Play the race, or take one round in four steps."
+  $("now").textContent = says || (!isRunning ? race.says
     : fast.passes.find(pass => pass.end > race.time)?.says || "The large model alone still writes.");
   $("clock").value = 1000 * race.time / race.length;
   $("clock").setAttribute("aria-valuetext", ms(race.time));
@@ -148,9 +150,9 @@ function showMoment(time, says) {
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
 
-function showSlowness(calm = 1) {
-  $("slow-now").textContent = calm * slowness() + " ×";
-  $("slow").setAttribute("aria-valuetext", calm * slowness() + " times");
+function showSlowness() {
+  $("slow-now").textContent = slowness() + " ×";
+  $("slow").setAttribute("aria-valuetext", slowness() + " times");
 }
 
 function showPlay() {
@@ -161,15 +163,12 @@ function pause() {
   race.playing = false;
   cancelAnimationFrame(race.frame);
   showPlay();
-  showSlowness();
 }
 
-// When the page opens, or a run has come: from zero, at first so slowly that a round can be followed.
-function playFirst() {
-  if (!still.matches && race.lanes.length) play(CALM);
-}
+// When the page opens, or a run has come: from zero.
+const playFirst = () => !still.matches && race.lanes.length && play();
 
-function play(calm = 1) {
+function play() {
   if (still.matches) { // no motion: the end at once, and steps
     showMoment(race.length);
     announce("Your system asks for no motion: this is the end of the race; take it in four steps.");
@@ -178,12 +177,9 @@ function play(calm = 1) {
   if (race.time >= race.length) showMoment(0);
   race.playing = true;
   showPlay();
-  const early = race.lanes[1].passes.findLast(pass => pass.r < 2)?.end;
   let last = performance.now();
   const tick = now => {
-    const factor = race.time < early ? calm : 1;
-    showSlowness(factor);
-    showMoment(race.time + Math.min(now - last, 100) / 1e3 / factor / slowness());
+    showMoment(race.time + Math.min(now - last, 100) / 1e3 / slowness());
     last = now;
     if (race.time >= race.length) pause();
     else race.frame = requestAnimationFrame(tick);
@@ -202,13 +198,12 @@ function jump(time, says) {
 function showStep(step) {
   const run = state.base, {r, round, i} = tellingItem(itemsOf(run)), [, lane] = race.lanes;
   const n = round.draft.length, guesses = round.draft.map(quoted).join(" ");
-  const alone = sum(run.plain.seconds) / run.plain.seconds.length;
   const why = run.settings.temperature === 0 || run.coupled ? "the large model chooses another word."
     : "the large model likes it less, and chance was against it.";
   const says = [
     `The small model guesses ${plural(n, "token")} in ${ms(round.seconds[0])}: ${guesses}.`,
     `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
-      + `Writing one token alone takes it ${ms(alone)}.`,
+      + `Writing one token alone takes it ${ms(median(run.plain.seconds))}.`,
     `${quoted(round.draft[i])} is rejected: ${why}`
       + (i + 1 < n ? " The guesses after it are dropped." : ""),
     `The same pass tells what the large model writes in its place: ${quoted(round.tokens[i])}. `

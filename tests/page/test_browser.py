@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from statistics import median_high
 
 import numpy as np
 import pytest
@@ -108,6 +109,12 @@ def test_the_race_is_the_run_of_the_command_line(live, as_json):
     assert float(page.locator("#speedup b").inner_text().removesuffix("×")) == pytest.approx(
         page.evaluate("state.base.speedup"), abs=0.006
     )
+    said = page.locator("#figures li").all_inner_texts()
+    (passes, n, each, kept, own, _), (guesses, *fates, examined, _), _ = (
+        [float(number) for number in re.findall(r"\d+(?:\.\d+)?", line)] for line in said
+    )
+    assert kept + own == n and each == pytest.approx(n / passes, abs=0.006)
+    assert sum(fates) == guesses and fates[0] + fates[1] == examined
     assert_in_words(page)
 
 
@@ -216,7 +223,7 @@ def test_one_round_is_told_in_four_steps(saved):
 def test_the_round_that_is_told_replaces_a_whole_word_by_another(saved):
     page, _ = saved(*RUNS["sampled"])
     told = page.evaluate("""() => {
-        const item = (r, id, tokens) => ({r, i: tokens.length - 1, id, q: 1, kind: "rejected",
+        const item = (r, id, tokens) => ({r, i: tokens.length - 1, id, p: 0, q: 1, kind: "rejected",
             round: {draft: [0, 0, 0, 0], tokens}});
         Object.assign(words, [" the", " old", " wo", "lf", " came"]);
         const all = [item(0, 1, [0, 0, 2]), item(1, 1, [3, 4]), item(2, 0, [0])];
@@ -231,16 +238,25 @@ def test_the_race_says_why_both_texts_are_the_same_or_are_not(saved, temperature
     page.locator("#tab-race").click()
     said = page.locator("#about-texts").inner_text()
     assert ("Both texts are the same, word for word" in said) == result["identical"]
-    assert ("temperature 1 words are drawn by chance" in said) == (temperature == 1)
+    assert ("every word comes up exactly as often" in said) == (temperature == 1)
+    alone, checks = page.evaluate(
+        "[state.base.plain.seconds, state.base.rounds.map(round => round.seconds[1])]"
+    )
+    longer = median_high(checks) / median_high(alone)
+    assert page.locator("#longer").inner_text() == f"{longer:.2f}\u00a0×"
+    page.set_viewport_size({"width": 1000, "height": 800})
+    about = page.locator("#about").bounding_box()
+    assert about["y"] + about["height"] < 800
     # rounding can part two texts of the likeliest words
     page.evaluate("state.base.plain.tokens.pop(); state.base.settings.temperature = 0")
     page.evaluate("showRace(state.base)")
     said = page.locator("#about-texts").inner_text()
-    assert "rounds differently" in said and "by chance" not in said
+    assert "rounds differently" in said and "comes up" not in said
 
 
-def test_the_first_screen_stays_where_it_is(live, new_page):
+def test_the_first_screen_stays_where_it_is(live, monkeypatch):
     """From an empty race to the first run: nothing moves, but what is drawn anew."""
+    monkeypatch.setitem(runs.FIELDS["n_tokens_to_generate"], "value", 30)  # the context has room
     page, served = live("race", viewport={"width": 1000, "height": 800})
     page.add_init_script("""window.shifts = []; new PerformanceObserver(list => {
         for (const entry of list.getEntries()) shifts.push(entry.value);
@@ -254,7 +270,7 @@ def test_the_first_screen_stays_where_it_is(live, new_page):
     questions[0].continue_()
     wait_for(page, READY)
     assert page.evaluate("shifts.reduce((a, b) => a + b, 0)") < 0.1
-    for part in ("#speedup", ".strip >> nth=1", "#guide", "#about-texts"):
+    for part in ("#speedup", ".strip >> nth=1", "#guide", "#texts"):
         box = page.locator(part).bounding_box()
         assert box["y"] + box["height"] < 800, part
 
@@ -374,6 +390,8 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         p, q, u = map(shown, (row["p"][i], row["q"][i], row["coins"][i]))
         assert page.locator("#likely .chosen td.number").all_inner_texts()[:2] == [p, q]
         assert page.locator(".coin .u").inner_text() == f"u = {u}"
+        because = page.locator("#because").inner_text()
+        assert f"p = {p}" in because and f"q = {q}" in because
         assert page.locator(".verdict").inner_text() == verdict
         assert page.locator("#likely tbody tr").count() == len(row["likely"][i])
         assert page.locator("#residual").count() == (verdict == "rejected guess")
