@@ -121,16 +121,28 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
     return softmax(scores, xp) @ v
 
 
-def attention(x, c_attn, c_proj, n_head, layer, texts, xp):  # [n_new, n_embd] -> [n_new, n_embd]
+def attention(x, c_attn, c_proj, n_head, layer, texts, backend):  # [n_new, n_embd] -> the same
     # texts: [(KVCache, slice)], the cache of each text, and which rows of x are its positions
     n_new, n_embd = x.shape
     d_head = n_embd // n_head
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, d_head).transpose(1, 2, 0, 3)
-    heads = xp.empty((n_new, n_head, d_head), dtype=x.dtype)
+    q, k, v = qkv[0], qkv[1], qkv[2]
+    n_scores = 0
     for cache, rows in texts:
-        q, k, v = qkv[0][:, rows], qkv[1][:, rows], qkv[2][:, rows]
-        cache.attend(layer, q, k, v, out=heads[rows].swapaxes(0, 1))
+        n_total = cache.append(layer, k[:, rows], v[:, rows])
+        n_scores += n_head * (rows.stop - rows.start) * n_total
+    heads = backend.xp.empty((n_new, n_head, d_head), dtype=x.dtype)
+
+    def attend_heads(a, b):  # heads a to b, counted from text to text
+        for i, (cache, rows) in enumerate(texts):
+            first, end = max(0, a - i * n_head), min(n_head, b - i * n_head)
+            if first < end:
+                out = heads[rows, first:end].swapaxes(0, 1)
+                cache.attend(layer, slice(first, end), q[first:end, rows], out)
+
+    # each thread takes some of the heads; one takes all of them if there are few scores
+    backend.run_on_threads(attend_heads, len(texts) * n_head, n_scores)
     return linear(heads.reshape(n_new, n_embd), **c_proj)
 
 
@@ -159,32 +171,28 @@ class KVCache:
         self.hidden = backend.xp.empty((n_positions, config.n_embd), dtype=dtype)
         self.backend, self.length = backend, 0
 
-    def append(self, layer, k, v):  # 2 x [n_head, n_new, d_head]
-        """Store the keys and values of the new positions of a layer behind those read so far."""
-        new = slice(self.length, self.length + k.shape[1])
-        self.k[layer][:, :, new] = k.swapaxes(1, 2)  # keys are stored with d_head first
-        self.v[layer][:, new] = v
-
-    def attend(self, layer, q, k, v, out):  # 4 x [n_head, n_new, d_head]
-        """Append keys and values, and write the attention output of the new positions to `out`. The
-        heads may run on several threads. `length` stays until `advance`, after the last layer.
+    def append(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> n_total
+        """Store the keys and values of a layer's new positions behind those read so far. Return how
+        many positions there are then. `length` stays until `advance`, after the last layer.
         """
-        self.append(layer, k, v)
-        n_head, n_new, _ = q.shape
-        xp, chunk = self.backend.xp, self.backend.chunk
+        n_total = self.length + k.shape[1]
+        self.k[layer][:, :, self.length : n_total] = k.swapaxes(1, 2)  # stored with d_head first
+        self.v[layer][:, self.length : n_total] = v
+        return n_total
 
-        def attend_heads(a, b):  # heads a to b
-            # [b - a, d_head, n_positions] and [b - a, n_positions, d_head]
-            k, v = self.k[layer][a:b], self.v[layer][a:b]
-            # a chunk of new positions at a time, which does not score the keys after it
-            for start in range(0, n_new, chunk):
-                end = min(start + chunk, n_new)
-                n_seen = self.length + end
-                q_chunk = q[a:b, start:end]
-                out[a:b, start:end] = attend(q_chunk, k[:, :, :n_seen], v[:, :n_seen], xp)
-
-        n_total = self.length + n_new
-        self.backend.run_on_threads(attend_heads, n_head, n_head * n_new * n_total)
+    def attend(self, layer, heads, q, out):  # 2 x [n_heads, n_new, d_head]
+        """Write the attention output of the new positions to `out`, for some heads of a layer (a
+        slice). Their keys and values have been appended before.
+        """
+        # [n_heads, d_head, n_positions], [n_heads, n_positions, d_head]
+        k, v = self.k[layer][heads], self.v[layer][heads]
+        n_new, chunk = q.shape[1], self.backend.chunk
+        # a chunk of new positions at a time, which does not score the keys after it
+        for start in range(0, n_new, chunk):
+            end = min(start + chunk, n_new)
+            n_seen = self.length + end
+            seen = k[:, :, :n_seen], v[:, :n_seen]
+            out[:, start:end] = attend(q[:, start:end], *seen, self.backend.xp)
 
     def advance(self, hidden):  # [n_new, n_embd]
         """Add the new positions to `length`, and keep these outputs of the last block for them."""
@@ -251,12 +259,14 @@ class Model:
 
     def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_embd]
         """All blocks, over the rows of one text or several: texts is [(KVCache, slice of rows)]."""
-        n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
+        n_head, epsilon, backend = self.config.n_head, self.config.epsilon, self.backend
         for layer, block in enumerate(self.params["blocks"]):
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(h, **block["attn"], n_head=n_head, layer=layer, texts=texts, xp=xp)
+            x = x + attention(
+                h, **block["attn"], n_head=n_head, layer=layer, texts=texts, backend=backend
+            )
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
-            x = x + mlp(h, **block["mlp"], xp=xp)
+            x = x + mlp(h, **block["mlp"], xp=backend.xp)
         return x
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]

@@ -24,8 +24,9 @@ import numpy as np
 
 from backends.before_numpy import N_THREADS
 
-# scores of a layer's attention (heads x new positions x all positions), from which on the heads are
-# shared. With 6,000, passes of 17M after 64 tokens lost more by waking a thread than they gained
+# scores of a layer's attention (heads x new positions x all positions, added up over the texts),
+# from which on the heads are shared. With 6,000, passes of 17M after 64 tokens lost more by waking
+# a thread than they gained
 WORTH_SHARING = 20_000
 SPINS = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds together

@@ -20,7 +20,6 @@ from toys import NUMPY, TINY
 
 import gpt2
 import utils
-from backends.threads import on_one_thread
 from checkpoints.registry import SIZES
 from decoding.batching import read_together
 from gpt2 import Config
@@ -33,8 +32,7 @@ SHAPES = [
     Config(7, 24, 8, 8, 1),
 ]
 PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
-# attention in one part
-WHOLE = SimpleNamespace(xp=np, run_on_threads=on_one_thread, chunk=10**6)
+WHOLE = SimpleNamespace(xp=np, chunk=10**6)  # a cache with it attends in one part
 EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
 
 
@@ -165,7 +163,8 @@ def test_texts_read_together_are_read_alone(data):
 @fast
 @given(st.data())
 def test_heads_shared_among_threads_are_the_heads(data):
-    shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 4)))
+    """The heads of one text, or those of several in a row."""
+    shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 14)))
 
     def run_on_threads(function, n, size):
         ends = [0, *sorted(cut for cut in cuts if cut < n), n]
@@ -176,8 +175,10 @@ def test_heads_shared_among_threads_are_the_heads(data):
     shared = dataclasses.replace(
         alone, backend=dataclasses.replace(PLAIN, run_on_threads=run_on_threads)
     )
-    ids = data.draw(texts(alone))
-    assert_same(shared.read(ids, shared.new_cache(), len(ids)), fresh(alone, ids))
+    batch = data.draw(st.lists(texts(alone), min_size=1, max_size=3))
+    caches = [shared.new_cache() for _ in batch]
+    for ids, logits in zip(batch, read_together(shared, batch, caches, list(map(len, batch)))):
+        assert_same(logits, fresh(alone, ids))
 
 
 @fast
