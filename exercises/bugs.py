@@ -25,16 +25,17 @@ BUGS = [
 
 
 def describe_symptom(name):
-    """What a mistake does to texts of the toy pair, in one line: the distance of their
-    distribution from the target's, and the shortest text whose next token is wrong.
+    """Describe in one line (str) what a mistake does to the texts of the toy pair, two models whose
+    texts can all be enumerated: the total variation distance of these texts from the target's, and
+    the shortest text whose next token is wrong.
     """
     texts, right = toy_distributions(MISTAKES[name].case, MISTAKES[name])
     return f"distance {total_variation(texts, right):.4f}; {describe_first_error(texts, right)}"
 
 
 def source_lines(name):
-    """The function that a mistake changes, without its docstring: (lines of the right source, lines
-    of the wrong source), two lists of the same length.
+    """The source of the function that a mistake changes: (right lines, wrong lines), two lists of
+    the same length. The docstring is left out.
     """
     # too-many-tokens changes two functions: the one with the loop is the last
     function, pieces = list(MISTAKES[name].changes.items())[-1]
@@ -43,7 +44,7 @@ def source_lines(name):
 
 
 def without_docstring(source):
-    """The lines of a function's source but for its docstring. Its head has to be one line."""
+    """The lines of a function's source, a list without the docstring. `def ...:` is one line."""
     lines = source.splitlines()
     first_statement = ast.parse(source).body[0].body[0]
     has_docstring = isinstance(first_statement, ast.Expr)
@@ -51,8 +52,8 @@ def without_docstring(source):
 
 
 def judge_line(name, line):
-    """The reply to a reader who takes this line, from 1, for the wrong line: yes, with the change,
-    or no.
+    """Reply (a str) to the guess that the mistake is in this line, counted from 1: yes, with the
+    wrong and the right line, or no.
     """
     for number, (right, wrong) in enumerate(zip(*source_lines(name)), 1):
         if right != wrong and number == line:
@@ -67,7 +68,9 @@ def print_symptoms():
 
 
 def print_bug(number):
-    """Print the code of a bug, with numbered lines, and what it does to texts."""
+    """Print the wrong code of a bug (its number in BUGS, from 1) with numbered lines, and what it
+    does to texts.
+    """
     name = BUGS[number - 1]
     _, wrong = source_lines(name)
     for n, code in enumerate(wrong, 1):
@@ -77,7 +80,9 @@ def print_bug(number):
 
 
 def main():
-    """Print all bugs, the code of one, or whether a line of it is wrong, as the arguments say."""
+    """Print all bugs; with a number, the code of that bug; with a line too, whether that line is
+    wrong. Reads the command line.
+    """
     parser = argparse.ArgumentParser(description="Find the bug in a function of sampling.py.")
     which = f"which bug, from 1 to {len(BUGS)}; without it, what all of them do"
     parser.add_argument("number", nargs="?", type=int, choices=range(1, len(BUGS) + 1), help=which)

@@ -1,5 +1,6 @@
 """The checks of the exercises: CHECKS[name](answer) raises WrongAnswer, which says what is
-wrong. For a right answer it returns a sentence about that answer, or None.
+wrong. For a right answer it returns a sentence about that answer, or None. An answer is the
+reader's function of that name, called with the arguments that exercises/mine.py gives it.
 
 No check is statistical: a function that makes random choices is run through every branch of these
 choices (proving/enumeration.py). In the checks a model is a function from a text, a sequence of
@@ -54,15 +55,17 @@ def require(condition, problem):
 
 
 def require_same(found, expected, label):
-    """Raise WrongAnswer, with both values, unless they are equal. label: what they are, in words"""
+    """Raise WrongAnswer, which names both values, unless the two are equal. label: what the values
+    are, in words
+    """
     require(found == expected, f"{label}: {found}, expected {expected}")
 
 
 def require_close(found, expected, label):
-    """Raise WrongAnswer unless the numbers are equal up to 1e-12, and of the same shape.
+    """Raise WrongAnswer unless `found` has the numbers of `expected`, up to 1e-12, and its shape.
 
-    found: what the answer gave, of any type. expected: a number or an array
-    label: what they are, in words
+    found: what the answer returned, of any type. expected: a number or an array
+    label: what the numbers are, in words
     """
     found = to_array(found, f"{label}: {found!r}, expected numbers")
     require_same(np.shape(found), np.shape(expected), f"the shape of {label}")
@@ -73,13 +76,13 @@ def require_close(found, expected, label):
 
 
 def format_numbers(numbers):
-    """A number or an array as text, in four digits: "0.3333" or "[0.5, 0.3333]"."""
+    """Format a number or an array with four digits: "0.3333" or "[0.5, 0.3333]"."""
     return f"{numbers:.4g}" if np.ndim(numbers) == 0 else format_probs(numbers)
 
 
 def require_result(answer, expected, *arguments):
-    """Raise WrongAnswer unless answer(*arguments) is `expected`, up to rounding, and leaves its
-    arguments unchanged.
+    """Call answer(*arguments). Raises WrongAnswer unless the result is `expected` (a number or an
+    array) up to rounding, and the arguments are unchanged afterwards.
     """
     names = inspect.signature(answer).parameters
     with np.printoptions(precision=10, suppress=True, linewidth=1000):
@@ -92,10 +95,11 @@ def require_result(answer, expected, *arguments):
 
 
 def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
-    """Raise WrongAnswer unless the texts have the target's distribution, once the target has
-    completed them up to n_tokens or the end token.
+    """Let the target complete the texts up to n_tokens tokens or the end token. Raises WrongAnswer
+    unless the complete texts have the target's distribution.
 
     texts: {text, a tuple of tokens: probability}
+    target: a model, text -> [n_vocab]
     case: what is checked, in words; the message begins with it
     figures: how many drafts are kept, in words; added to the message
     """
@@ -110,9 +114,9 @@ def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
 
 
 def require_kept(n_kept, expected, case, figures):
-    """Raise WrongAnswer if fewer drafts are kept than expected.
+    """Raise WrongAnswer if fewer drafts are kept than expected. n_kept, expected: mean numbers
 
-    n_kept, expected: mean numbers of drafts. case, figures: as in require_same_texts
+    case, figures: what is checked, and how many drafts are kept, both in words for the message
     """
     problem = f"{case}: the distribution is right{figures}; expected more"
     require(n_kept >= expected - 1e-9, problem)
@@ -122,7 +126,9 @@ def require_kept(n_kept, expected, case, figures):
 
 
 def random_model(seed, n_vocab=3):
-    """A model with random distributions. The same seed and text give the same distribution."""
+    """Make a model with random distributions: a function, sequence of ids -> [n_vocab]. The same
+    seed and ids give the same distribution.
+    """
 
     @lru_cache(None)
     def distribution_after(ids):  # a tuple -> [n_vocab]
@@ -151,11 +157,13 @@ def counting_model(ids):
 
 
 class ModelArgument:
-    """A model in the forms in which the exercises call it: `rows` of a whole text, or `forward`
-    with a cache. It counts its passes (n_passes), and the ids that it is fed in each call (n_fed).
+    """The model that an answer is given. It calls `rows` with a whole text, or `forward` with new
+    ids and a cache.
 
-    n_prompt: the length of the prompt. A pass that ends before the prompt's last id is prefill, and
-        not counted.
+    model: the model, a function, ids -> [n_vocab]
+    n_prompt: the length of the prompt; a pass that ends before its last id is prefill
+    n_passes: the number of passes, without prefill
+    n_fed: a list, the number of ids in each call
     """
 
     def __init__(self, model, n_prompt=1):
@@ -170,8 +178,8 @@ class ModelArgument:
 
     def forward(self, new_ids, cache):
         """Read new ids after those of the cache, and append them to cache.ids. Returns
-        [len(new_ids), n_vocab]. Raises WrongAnswer for new ids that `rows` would refuse, and for a
-        cache that this model has not filled.
+        [len(new_ids), n_vocab], the distribution after each new id. Raises WrongAnswer if new_ids
+        is empty or no list of whole numbers, and for a cache that this model has not filled.
         """
         new_ids = to_whole_numbers(new_ids, "a list of ids", "a model is fed")
         require(new_ids, "a model is fed no ids, expected at least one")
@@ -284,10 +292,12 @@ def check_catch_up_8(answer):
 
 
 def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
-    """Raise WrongAnswer unless one call of catch_up_8 is right: the text and the cache afterwards,
-    the calls of `forward`, and the rows.
+    """Call catch_up_8 once. Raises WrongAnswer unless the text and the cache are right afterwards,
+    and so are the calls of `forward` and the rows that it returns.
 
-    n_new: how many ids `forward` has to be fed. case: as in require_same_texts
+    text: the ids of a whole text. ids_in_cache: those that the cache holds before the call
+    n_last: how many rows are asked for. n_new: how many ids `forward` has to be fed
+    case: what is checked, in words for the message
     """
 
     def row_after(ids):
@@ -311,8 +321,8 @@ def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
 
 
 def require_token_and_flag(result, n_vocab):
-    """The result of an answer for one token, (token, is_draft), as an int and a bool. Raises
-    WrongAnswer if it has another form.
+    """Convert what an answer for one token returned to (token, is_draft), an int and a bool. Raises
+    WrongAnswer if the result is no such pair, or the token is not below n_vocab.
     """
     expected = f"(a token below {n_vocab}, whether it is a draft)"
     problem = f"it returns {result!r}, expected {expected}"
@@ -325,16 +335,14 @@ def require_token_and_flag(result, n_vocab):
 
 
 def enumerate_single_token(answer, p, q, n_drafts=1):
-    """Enumerate every outcome of an answer that chooses one token, such as one_token_6. A draft is
-    a token that was sampled from q.
+    """Run an answer that chooses one token, such as one_token_6, through all its random choices.
+    Returns (kept, replaced), [n_vocab] both: the probability that each token comes out as a draft
+    (a token sampled from q), and that it comes out otherwise.
 
-    answer: called as answer(p, q, sample, accept), returns (token, whether it is a draft)
+    answer: a function (p, q, sample, accept) -> (token, whether it is a draft)
     p, q: [n_vocab], distributions of the target and of the draft model
-    Returns (kept, replaced), [n_vocab] both: for each token the probability that it comes out as a
-    draft, and that it comes out otherwise.
-
-    Raises WrongAnswer if the answer samples more than n_drafts from q, or calls a token a draft
-    that was not sampled from q.
+    Raises WrongAnswer if the answer samples more than n_drafts tokens from q, or if it calls a
+    token a draft that was not sampled from q.
     """
     # Something else may be sampled from the numbers in q, too: a replacement, if q is p or the
     # residual, or a coin, if q has two numbers. Then drafts cannot be counted.
@@ -342,7 +350,7 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
     only_drafts_come_from_q = len(p) > 2 and not q_is_used_twice
 
     def run(branches):
-        """One branch: (token, is_draft)."""
+        """Call the answer with the choices of one branch, an Rng. Returns (token, is_draft)."""
         rng = CheckedRng(branches)
         result = answer(p.copy(), q.copy(), rng.sample, rng.accept)
         token, is_draft = require_token_and_flag(result, len(p))
@@ -369,8 +377,11 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
 
 
 def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
-    """Raise WrongAnswer unless the token has the distribution p, and a draft is kept with
-    probability min_kept or more. reason: what min_kept is, in words
+    """Raise WrongAnswer unless the token that an answer chooses has the distribution p, and is a
+    draft with probability min_kept or more.
+
+    answer: a function (p, q, sample, accept) -> (token, whether it is a draft)
+    reason: what min_kept is, in words. n_drafts: how many tokens may be sampled from q
     """
     case = f"p = {format_probs(p)}, q = {format_probs(q)}"
     try:
@@ -384,7 +395,9 @@ def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
 
 
 def check_one_token_6(answer):
-    """Raise WrongAnswer unless one_token_6 is exact and keeps the overlap. Returns a sentence."""
+    """Raise WrongAnswer unless one_token_6 is exact, and keeps the draft with probability
+    sum of min(p, q). Returns a sentence with an example.
+    """
     for p, q in PAIRS:
         overlap = np.minimum(p, q).sum()
         check_single_token(answer, p, q, overlap, "can be, the sum of min(p, q)")
@@ -394,8 +407,8 @@ def check_one_token_6(answer):
 
 
 def check_two_drafts_10(answer):
-    """Raise WrongAnswer unless two_drafts_10 is exact, and keeps a drafted token as often as to try
-    the first for p, and after a rejection the second for the residual.
+    """Raise WrongAnswer unless two_drafts_10 is exact, and keeps a draft as often as this rule
+    does: verify the first draft against p; if it is rejected, the second against the residual.
     """
     for p, q in PAIRS:
         first = np.minimum(p, q).sum()
@@ -427,7 +440,7 @@ def rounds_to_check():
 
 
 def describe_round(target, draft_model, K):
-    """A round of rounds_to_check in words: its K, and p and q if each has K rows."""
+    """Describe a round of rounds_to_check (str): K, and for ModelsByLength the rows of p and q."""
     case = f"K = {K}" if K else "an empty draft"
     if K and isinstance(target, ModelByLength):
         for name, model in (("p", target), ("q", draft_model)):
@@ -440,15 +453,18 @@ def is_row_of(rows, row):  # [n, n_vocab], [n_vocab] -> bool
 
 
 def check_round(answer, block):
-    """Raise WrongAnswer unless a rule for K drafted tokens is exact and keeps as many drafts as it
-    should. Returns a sentence with the number of drafts kept.
+    """Raise WrongAnswer unless a rule for K drafted tokens is exact and keeps enough drafts.
+    Returns a sentence with the number of drafts kept.
 
-    answer: called as verify_7. block: whether it should keep as many as block verification
+    answer: a function (draft, p, q, sample, accept) -> (how many are accepted, the next token)
+    block: whether it has to keep as many drafts as block verification, or as the token rule
     """
     right_rule = "block verification" if block else "the right rule"
 
     def rule(draft, p, q, rng):
-        """The answer in the form of sampling.verify. Raises WrongAnswer if it samples from q."""
+        """Call the answer as the loop calls sampling.verify. Returns (n_accepted, token). Raises
+        WrongAnswer if the answer samples from q.
+        """
         # copies, because a rule may change what it is given
         result = answer(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
         # The draft was sampled first, one token from each row of q. The answer sampled the rest.
@@ -487,16 +503,17 @@ def check_block_11(answer):
 
 
 def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
-    """Enumerate a loop, such as speculative_9: ({text, a tuple of the new tokens: probability}, the
-    mean number of passes of the target).
+    """Run a loop, such as speculative_9, through all its random choices. Returns
+    ({text, a tuple of the new tokens: probability}, the mean number of passes of the target).
 
-    with_cache: whether the answer calls models with a cache, as cached_14 does
-    models: (target, draft model)
+    answer: a function (target, draft model, ids, n_tokens, K, sample, accept, end) -> new tokens
+    with_cache: whether the answer calls the models with a cache, as cached_14 does
+    models: (target, draft model), functions of a text -> [n_vocab]
     Raises WrongAnswer if the answer changes ids, or returns no list of tokens.
     """
 
     def run(branches):
-        """One branch: (text, the number of passes of the target)."""
+        """Run the loop with the choices of one branch, an Rng. Returns (text, target passes)."""
         arguments = [ModelArgument(model, len(ids)) for model in models]
         target, draft_model = [
             argument.forward if with_cache else argument.rows for argument in arguments
@@ -516,8 +533,10 @@ def enumerate_loop(answer, with_cache, models, ids, n_tokens, K, end=None):
 
 
 def check_loop(answer, with_cache):
-    """Raise WrongAnswer unless the texts of a loop have the target's distribution, and it needs no
-    more passes of the target than the solution. with_cache: as in enumerate_loop
+    """Raise WrongAnswer unless the texts of a loop have the target's distribution, and the loop
+    needs no more passes of the target than the solution.
+
+    answer: speculative_9 or cached_14. with_cache: whether it calls the models with a cache
     """
     solution = solutions.cached_14 if with_cache else solutions.speculative_9
     three_tokens = random_model(1), random_model(2)
@@ -567,8 +586,10 @@ def check_cached_14(answer):
 
 
 def check_n_read(answer, model, drafts):
-    """Raise WrongAnswer if the target or the draft model reads more tokens than a loop with caches
-    has to. model: the draft model. drafts: how good its drafts are, in words
+    """Raise WrongAnswer if cached_14 lets a model read more tokens than a loop with caches needs.
+
+    model: the draft model, text -> [n_vocab]; the target is counting_model
+    drafts: how good the drafts are, in words for the message
     """
     ids, n_tokens, K = [0, 1, 2, 0], 7, 2
     target, draft_model = ModelArgument(counting_model, len(ids)), ModelArgument(model)
@@ -589,7 +610,9 @@ def check_n_read(answer, model, drafts):
 
 
 def expected_tree_tokens(target, draft_model):
-    """The mean number of tokens of a round with two siblings and a child below each."""
+    """The mean number of tokens of a right round after the text [0], a float. The round drafts two
+    siblings and a child below each.
+    """
     p, q = target([0]), draft_model([0])
     accepted = np.minimum(p, q)  # for each token, the probability that it is an accepted sibling
     for x in np.flatnonzero(q > p):
@@ -606,12 +629,12 @@ def expected_tree_tokens(target, draft_model):
 
 
 def enumerate_siblings(answer, target, draft_model):
-    """Enumerate one round of siblings_12 after the text [0]: {the tokens of the round, a tuple:
-    probability}.
+    """Run one round of siblings_12 after the text [0] through all its random choices. Returns
+    {the tokens of the round, a tuple: probability}.
     """
 
     def run(branches):
-        """One branch: the tokens of its round."""
+        """Run the round with the choices of one branch, an Rng. Returns its tokens, a tuple."""
         rng, ids = CheckedRng(branches), [0]
         models = ModelArgument(target).rows, ModelArgument(draft_model).rows
         result = answer(*models, ids, rng.sample, rng.accept)
@@ -623,7 +646,9 @@ def enumerate_siblings(answer, target, draft_model):
 
 
 def check_siblings_12(answer):
-    """Raise WrongAnswer unless siblings_12 is exact and yields as many tokens as it should."""
+    """Raise WrongAnswer unless siblings_12 is exact, and its rounds have as many tokens on average
+    as those of expected_tree_tokens.
+    """
     for target, draft_model in (
         (random_model(1), random_model(11)),
         (random_model(2), random_model(12)),
@@ -645,8 +670,11 @@ def check_siblings_12(answer):
 
 
 def propose_checked(drafter, ids, k, case):
-    """Call the drafter's prefill and propose, and check the form of what it proposes. Returns
-    (tokens, rows of q), both tuples, or raises WrongAnswer. case: as in require_same_texts
+    """Call drafter.prefill for a text, ids, and drafter.propose for up to k tokens after it.
+    Returns the proposal: (tokens, rows of q), both tuples.
+
+    Raises WrongAnswer if the proposal has another form. case: what is checked, in words for the
+    message
     """
     n_vocab, text = drafter.n_vocab, list(ids)
     with_limits(drafter.prefill, must_return=False)(text[:-1], None)  # no target, and so no cache
@@ -673,7 +701,9 @@ def propose_checked(drafter, ids, k, case):
 
 
 def texts_to_draft_after():
-    """Yield (n_vocab, ids, values of k) of the calls that check a drafter."""
+    """Yield (n_vocab, ids, a tuple of k) of the calls that check a drafter: after the text `ids`,
+    it is asked for up to k tokens, once for each k.
+    """
     for n_ids in (1, 2, 3):
         for ids in itertools.product(range(3), repeat=n_ids):
             yield 4, list(ids), (0, 1, 3)
@@ -691,12 +721,13 @@ def texts_to_draft_after():
 
 
 def enumerate_drafts(answer, n_vocab, texts, k, case):
-    """Enumerate what a new drafter proposes for the last of the texts, once it has proposed for
-    those before: {(draft, rows of q), both tuples: probability}. case: as in require_same_texts
+    """Let a new drafter propose up to k tokens for each text in turn, through all its random
+    choices. Returns what it proposes for the last text: {(draft, rows of q), both tuples:
+    probability}. texts: lists of ids. case: what is checked, in words for the message
     """
 
     def run(branches):
-        """One branch: (draft, rows of q)."""
+        """Draft with the choices of one branch, an Rng. Returns the last (draft, rows of q)."""
         drafter = answer(n_vocab, CheckedRng(branches).sample)
         for part in ("n_vocab", "prefill", "propose"):
             require(
@@ -713,7 +744,9 @@ def enumerate_drafts(answer, n_vocab, texts, k, case):
 
 
 def check_drafter_13(answer):
-    """Raise WrongAnswer unless drafter_13 drafts, and q is what its tokens were sampled from."""
+    """Raise WrongAnswer unless drafter_13 drafts after some text, q is what its tokens were sampled
+    from, and prefill makes it forget the text before.
+    """
     drafts_ever = False
     for n_vocab, ids, ks in texts_to_draft_after():
         for k in ks:
@@ -722,7 +755,7 @@ def check_drafter_13(answer):
             for (draft, q), probability in outcomes.items():
                 if draft:
                     drafts_ever = True
-                # q has to be what the tokens were sampled from: one-hot where nothing was
+                # q has to be what a token was sampled from, and one-hot if it was not sampled
                 stated = np.prod([row[token] for token, row in zip(draft, q)])
                 require(
                     abs(probability - stated) < 1e-9,
@@ -730,7 +763,7 @@ def check_drafter_13(answer):
                     f"says {stated:.4g}; expected the same",
                 )
             if k == 1:
-                # prefill begins a text: of one before nothing is left
+                # prefill begins a new text, so an earlier text must not matter
                 text_before = [2, 1, 0, 2, 0, 1, 2]
                 later_outcomes = enumerate_drafts(answer, n_vocab, [text_before, ids], k, case)
                 require(
@@ -745,8 +778,8 @@ def check_drafter_13(answer):
 
 
 def limited_check(check):
-    """The check of an exercise, with limits on the answer's calls and seconds: it raises
-    WrongAnswer for an answer that does not end. Returns a function of the answer.
+    """Limit the calls and seconds of the answer in a check, a function of the answer. Returns a
+    check that also raises WrongAnswer for an answer that does not end.
     """
     name = check.__name__.removeprefix("check_")
     return lambda answer: check(with_limits(answer, name))

@@ -15,12 +15,12 @@ STANDS_IN = "the answer below its task stands in"
 
 
 def print_guess(guess, name, expected_guess, p, q):
-    """Print the distribution of a reader's guess beside p, and how often it keeps the draft. If the
-    guess is not what the task asks for, print the same of what the task asks for. An error of the
-    guess is printed in one line.
+    """Print the distribution of a reader's guess beside p, and how often the guess keeps the draft.
+    If the task asks for something else, print the same figures of expected_guess. If the guess
+    raises an error, print the error in one line instead.
 
-    guess, expected_guess: functions (p, q, sample, accept) -> (token, is_draft), as one_token_6
-    name: of the guess, as printed
+    guess, expected_guess: functions (p, q, sample, accept) -> (token, is_draft)
+    name: the name of the guess, as printed. p, q: [n_vocab], of the target and the draft model
     """
     expected = enumerate_single_token(expected_guess, p, q)
     try:
@@ -41,7 +41,9 @@ def print_guess(guess, name, expected_guess, p, q):
 def print_outcome(label, p, kept, replaced):
     """Print the distribution of a guess beside p, their distance, and how often the draft is kept.
 
-    label: whose distribution it is, in words. kept, replaced: from enumerate_single_token
+    label: whose distribution it is, in words
+    p: [n_vocab], the target's. kept, replaced: [n_vocab], the probability that each token comes out
+        as the draft, and as a replacement
     """
     distribution = kept + replaced
     distance = total_variation(dict(enumerate(distribution)), dict(enumerate(p)))
@@ -73,10 +75,10 @@ def check_answer(answer):
 
 
 def find_name(function, names):
-    """Which of the names a function has, None if it has none of them. A lambda or a partial has the
-    name of the variable that its notebook cell assigns it to.
+    """The name (str) of a function if it is one of `names`, otherwise None. A lambda or a partial
+    has the name of the variable to which its notebook cell assigns it.
 
-    To be called by a function that the cell calls, because the cell is looked up two calls up.
+    The cell is looked up two calls up: call this only from a function that the cell calls.
     """
     cell = inspect.stack()[2].frame
     own_name = getattr(function, "__name__", None)
@@ -88,8 +90,8 @@ def find_name(function, names):
 
 
 def describe_failure(error, answer):
-    """One line for an error that an answer caused: what is wrong with the answer if the error is a
-    WrongAnswer, otherwise the error and the answer's line that raised it.
+    """Describe an error that an answer caused, in one line (str): for a WrongAnswer, what is wrong;
+    for another exception, the exception and the line of the answer that raised it.
     """
     if isinstance(error, WrongAnswer):
         return " ".join(f"WRONG: {error}".split())

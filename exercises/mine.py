@@ -31,18 +31,18 @@ def acceptance_1(p, q):
 
 
 def residual_3(p, q):
-    """The distribution of what replaces a rejected token. Tokens that are drafted and accepted come
-    out with probability min(p, q); with the replacements, all come out with p. If p = q, nothing is
-    ever rejected; return p.
+    """The distribution, [n_vocab], of the token that replaces a rejected one. Each token x comes
+    out as an accepted draft with probability min(p(x), q(x)), and together with the replacements
+    with probability p(x). If p = q, nothing is ever rejected; return p.
     """
     raise NotImplementedError
 
 
 def one_token_6(p, q, sample, accept):
-    """Sample a draft from q, and keep it or replace it. Return (the token, whether it is the
-    draft).
+    """Sample a draft from q, and keep it or replace it. Return (token, whether it is the draft).
 
-    The token's distribution is p, and the draft is kept as often as any rule can keep it.
+    p, q: [n_vocab]. sample(p) returns a token; accept(r) is True with probability r. The token has
+    the distribution p, and the draft is kept as often as any rule can keep it.
     """
     raise NotImplementedError
 
@@ -51,18 +51,19 @@ def verify_7(draft, p, q, sample, accept):
     """Verify k drafted tokens. Return (how many of them are accepted, the token that follows).
 
     draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
-    the target's distribution after draft[:i]. The accepted tokens and the one that follows have the
-    target's distribution. At each place, drafts are kept as often as in exercise 6.
+    the target's distribution after draft[:i]. sample(p[i]) returns a token; accept(r) is True with
+    probability r. The accepted tokens and the token that follows have the target's distribution. At
+    each place, drafts are kept as often as any rule for one token can keep them (exercise 6).
     """
     raise NotImplementedError
 
 
 def speedup_5(a, K, c, v):
-    """How much faster than plain decoding speculation is, if each drafted token is accepted with
-    probability a, whatever happens to the others.
+    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens is
+    accepted with probability a, whatever happens to the others.
 
-    A pass of the target over one token takes 1, over K + 1 tokens v; a pass of the draft model
-    takes c.
+    A pass of the target over one token takes the time 1, and over K + 1 tokens v. A pass of the
+    draft model, which drafts one token, takes c.
     """
     raise NotImplementedError
 
@@ -79,11 +80,12 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def catch_up_8(ids, cache, n_last, forward):
-    """The rows after each of the last n_last ids, from a model that need not read the others again.
+    """Return the rows after each of the last n_last ids, [n_last, n_vocab], from a model that has
+    read the other ids before.
 
-    cache.ids is a list: what the model has read so far. Its beginning is right, but it may end in a
-    draft that was rejected since. Shorten it, then call forward(new_ids, cache) once: that appends
-    new_ids to cache.ids, and returns one row for each of them. For example, with n_last = 1:
+    cache.ids is a list of the ids that the model has read so far. Its beginning is right, but it
+    may end in a draft that was rejected since. Shorten it, then call forward(new_ids, cache) once:
+    that appends new_ids to cache.ids, and returns a row for each new id. With n_last = 1:
 
         ids                  [5, 6, 7, 9]
         cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
@@ -97,38 +99,40 @@ def catch_up_8(ids, cache, n_last, forward):
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Exercise 9 with a cache for each model: a token is read once, unless it was rejected. (In the
-    last rounds the target may read a few again.)
+    """speculative_9 with a cache for each model: each model reads a token once, unless the token
+    was rejected. (In the last rounds the target may read a few tokens again.)
 
-    target(new_ids, cache) and draft_model(new_ids, cache) are `forward` of exercise 8. An empty
-    cache is types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
+    target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
+    row for each new id, as `forward` in catch_up_8. An empty cache is
+    types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
     """
     raise NotImplementedError
 
 
 def two_drafts_10(p, q, sample, accept):
-    """Two drafts for one place, both sampled from q independently. Return (the token, whether it is
-    one of the drafts).
+    """Sample two drafts for one place from q, independently. Return (token, whether it is one of
+    the drafts).
 
-    The token's distribution is p. If the first draft is rejected, the second is tried before the
-    token is replaced. (A rule that keeps a draft more often is right, too.)
+    The token has the distribution p. If the first draft is rejected, try the second before you
+    replace it. (A rule that keeps a draft more often is right, too.)
     """
     raise NotImplementedError
 
 
 def siblings_12(target, draft_model, ids, sample, accept):
-    """One round with a small tree: two siblings for the first place, and one child below each.
-
-    The models are those of exercise 9. The siblings are different tokens: the second is sampled
-    from the draft model's distribution without the first, if that leaves any. Verify them in turn.
+    """Run one round with a small tree: two siblings for the first place, and one child below each.
     Return a list: the accepted tokens of the tree, two at most, then one token of the target's own.
-    The text has the target's distribution.
+
+    The models are called as in speculative_9: ids -> [len(ids), n_vocab]. The siblings are
+    different tokens: the second is sampled from the draft model's distribution without the first,
+    if that leaves any token. Verify them in turn. The text has the target's distribution.
     """
     raise NotImplementedError
 
 
 def block_11(draft, p, q, sample, accept):
-    """Verify k drafted tokens as a block: arguments and result as in verify_7.
+    """Verify k drafted tokens as a block. Return (how many of them are accepted, the token that
+    follows). The arguments are those of verify_7.
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
     min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
@@ -150,7 +154,8 @@ def drafter_13(n_vocab, sample):
 
 
 def nucleus_4(p, top_p):
-    """p cut down to its nucleus, and scaled to sum to 1: the fewest tokens, likeliest first, whose
-    probabilities together are top_p or more. Of equally likely tokens, the lower ids come first.
+    """The distribution p, [n_vocab], cut down to its nucleus, and scaled to sum to 1. The nucleus
+    is the fewest tokens, likeliest first, whose probabilities sum to top_p or more. Of equally
+    likely tokens, the lower ids come first.
     """
     raise NotImplementedError

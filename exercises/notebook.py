@@ -32,7 +32,7 @@ GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
 
 
 def match(p, q, sample, accept):
-    """Sample from p too, and keep the draft if it is the same token. Returns (token, is_draft)."""
+    """Sample a token from p; the draft is kept if it is the same. Returns (token, is_draft)."""
     x, y = sample(q), sample(p)
     return y, x == y
 
@@ -51,17 +51,18 @@ GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
 def print_guess(guess, p, q):
-    """Print the distribution of `match` or `replace_from_p` as the reader has written it.
+    """Print the distribution of a reader's guess, and how often the guess keeps the draft.
 
-    guess: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
+    guess: the reader's `match` or `replace_from_p`, (p, q, sample, accept) -> (token, is_draft)
+    p, q: [n_vocab], of the target and the draft model
     """
     name = feedback.find_name(guess, GUESSES)
     feedback.print_guess(guess, name, GUESSES[name], p, q)
 
 
 def print_kept_and_replaced(rule, p, q):
-    """Print the distribution of a rule for one token in two parts: drafted tokens that it keeps,
-    and replacements. Then print their sum.
+    """Print the distribution of a rule for one token in two parts, drafted tokens that the rule
+    keeps, and replacements. Then print the sum of the two.
 
     rule: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
     """
@@ -97,7 +98,9 @@ class UncachedModel:
         return self.read(ids, self.model.new_cache(), len(ids))
 
     def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
-        """Read the last n_new of the ids; `cache`, the model's own, holds those before. Counts."""
+        """Read the last n_new of the ids, count them, and return the distribution after each.
+        cache: the model's own cache (from new_cache), which holds the ids before
+        """
         self.passes += 1
         self.n_read += n_new
         return TO_PROBS(self.model.read(list(ids), cache, n_last=n_new))
@@ -112,7 +115,7 @@ class CachedModel(UncachedModel):
         if not hasattr(cache, "of_model"):
             cache.of_model = self.model.new_cache()
         cache.ids += new_ids
-        # the model forgets what it has read behind the first of the new ids
+        # of_model may still hold rejected ids: `read` drops them, and goes on with the new ids
         return self.read(cache.ids, cache.of_model, len(new_ids))
 
 
@@ -156,12 +159,16 @@ class ConstantModel:
 
 
 def first_token_distribution(p, q, mistake=None):
-    """The exact distribution, [n_vocab], of the first token that sampling.speculative writes with a
-    target p and a draft model q. mistake: the name of a mistake of the museum that it makes
+    """The exact distribution, [n_vocab], of the first token that sampling.speculative writes.
+
+    p, q: [n_vocab], what the target and the draft model give after every text
+    mistake: the name of a mistake of the museum with which the loop runs, or None
     """
 
     def run(rng):
-        """Return the first token of one branch: prompt [0], 2 tokens to write, K = 1."""
+        """Return the first token of one branch, with K = 1 after the prompt [0]. Of 2 tokens to
+        write, because a round before the last token drafts nothing.
+        """
         drafter = NeuralDrafter(ConstantModel(q), TO_PROBS, rng)
         rounds = speculative(ConstantModel(p), drafter, [0], 2, 1, TO_PROBS, rng)
         next(rounds)  # the prefill, which writes no token
@@ -173,7 +180,7 @@ def first_token_distribution(p, q, mistake=None):
 
 
 def print_mistakes():
-    """Print the lines that the mistakes of the notebook change, right and wrong."""
+    """Print each mistake of MISTAKES_SHOWN: what it is, and each line of code, right and wrong."""
     for name in MISTAKES_SHOWN:
         print(f"{name}: {MISTAKES[name].what}")
         for function, pieces in MISTAKES[name].changes.items():
@@ -199,15 +206,17 @@ def print_mistake_distances(p, q):
 
 
 def new_texts(first, n_times):
-    """[(make_rng, ids)] of texts to write: the ids begin with six of twelve story openings, each
-    opening n_times. make_rng() returns the Rng of a text. first: 0 or 1, which six openings
+    """A list of (make_rng, ids) for the texts to write: ids are the token ids of an opening, and
+    make_rng() returns a new Rng, of another seed for each text.
+
+    first: 0 or 1, which six of the twelve built-in openings. n_times: texts after each opening
     """
     ids, _ = choose_prompts("", 12, load_pair().encoder, load_pair().target.config.n_ctx - N_TOKENS)
     return [(partial(Rng, seed), opening) for seed, opening in enumerate(ids[first::2] * n_times)]
 
 
 def measure_acceptance():
-    """Decode 24 texts speculatively, print the acceptance rate, and return it."""
+    """Decode 24 texts speculatively. Prints the acceptance rate, and returns it, from 0 to 1."""
     accepted = examined = 0
     for make_rng, ids in new_texts(first=0, n_times=4):
         run = Run(load_pair(), ids, N_TOKENS, K_MEASURED, TO_PROBS, make_rng)
@@ -219,8 +228,9 @@ def measure_acceptance():
 
 
 def measure_costs(Ks, turns=12):
-    """Measure the draft cost c and the verify cost v of every K, print and draw them, and return
-    {K: (c, v)}, both in passes of the target over one token.
+    """Measure the costs of rounds with each K, a list of ints. Prints, draws and returns
+    {K: (c, v)}: the time to draft a token, and to verify K of them, both divided by the time of a
+    pass of the target over one token.
 
     turns: how often rounds of every K are timed; each figure is a median over the turns
     """
@@ -244,8 +254,9 @@ def measure_costs(Ks, turns=12):
 
 
 def run_race(K, predicted):
-    """Decode texts after the other six openings plainly and speculatively, in turn. Print the
-    measured speedup beside the predicted one, and draw the race of the first text.
+    """Decode texts plainly and speculatively, in turn, after the six openings that
+    measure_acceptance does not use. Prints the measured speedup beside the predicted one (float),
+    and draws the tokens of the first text over time. K: drafted tokens per round
     """
     pair = load_pair()
     pairs = {"plain": Pair(pair.target, None, pair.encoder), "speculative": pair}

@@ -1,7 +1,8 @@
 """One way to write each exercise. Try it yourself first: docs/exercises.md has hints.
 
-p is the target's distribution and q the draft's. As in docs/one_file.py, nothing here is fast, and
-no package but NumPy is needed.
+p is the target's distribution and q the draft's, both [n_vocab]; sample(p) returns a token, and
+accept(r) is True with probability r. As in docs/one_file.py, nothing here is fast, and no package
+but NumPy is needed.
 """
 
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ import numpy as np
 
 
 def temperature_2(logits, temperature):
-    """The distribution of logits [n_vocab] at a temperature; at 0 it is one-hot."""
+    """The distribution, [n_vocab], of logits [n_vocab] at a temperature; one-hot at 0."""
     if temperature == 0:
         return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
     # The largest exponent is 0, so nothing overflows; the factor cancels in the division.
@@ -25,7 +26,9 @@ def acceptance_1(p, q):
 
 
 def residual_3(p, q):
-    """The distribution of what replaces a rejected token: norm(max(0, p - q)), or p if p = q."""
+    """The distribution of the token that replaces a rejected one: norm(max(0, p - q)), or p if
+    p = q.
+    """
     lacking = np.maximum(p - q, 0)
     if lacking.sum() == 0:  # p = q: nothing is ever rejected
         return p
@@ -33,7 +36,7 @@ def residual_3(p, q):
 
 
 def one_token_6(p, q, sample, accept):
-    """Sample a draft from q, and accept it or replace it: (token, whether it is the draft)."""
+    """Sample a draft from q, and keep or replace it. Returns (token, whether it is the draft)."""
     x = sample(q)
     if accept(p[x] / q[x]):
         return x, True
@@ -41,7 +44,10 @@ def one_token_6(p, q, sample, accept):
 
 
 def verify_7(draft, p, q, sample, accept):
-    """The accept/reject rule: (how many drafted tokens are accepted, the token that follows)."""
+    """Accept drafted tokens up to a rejection. Returns (number accepted, token that follows).
+
+    draft: k tokens; draft[i] was sampled from q[i]. q: [k, n_vocab], p: [k + 1, n_vocab]
+    """
     for i, x in enumerate(draft):
         if not accept(p[i][x] / q[i][x]):
             return i, sample(residual_3(p[i], q[i]))  # the drafts after it are discarded
@@ -49,14 +55,18 @@ def verify_7(draft, p, q, sample, accept):
 
 
 def speedup_5(a, K, c, v):
-    """Mean tokens of a round, divided by its time in passes of the target over one token."""
+    """The mean number of tokens of a round, divided by the round's time in passes of the target
+    over one token. a: acceptance rate. c: time of one draft. v: time of a pass over K + 1 tokens
+    """
     # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
     tokens = sum(a**n for n in range(K + 1))
     return tokens / (K * c + v)
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Decode speculatively, without a cache. Returns the new tokens, a list."""
+    """Decode speculatively, without a cache. Returns the new tokens, a list: n_tokens of them, or
+    fewer if the token `end` comes. target, draft_model: functions, ids -> [len(ids), n_vocab]
+    """
     text = []
     while len(text) < n_tokens:
         # 1. Draft, and leave a place for the target's own token.
@@ -76,7 +86,9 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def catch_up_8(ids, cache, n_last, forward):
-    """Read what the cache lacks, in one call of `forward`: the rows of the last n_last ids."""
+    """Read the ids that the cache lacks, in one call of forward(new_ids, cache). Shortens
+    cache.ids before. Returns the rows of the last n_last ids, [n_last, n_vocab].
+    """
     # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. Rejected
     # tokens stand behind it, and go.
     n_known = min(len(cache.ids), len(ids) - n_last)
@@ -85,7 +97,11 @@ def catch_up_8(ids, cache, n_last, forward):
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """speculative_9 with a cache for each model. Returns the new tokens, a list."""
+    """Decode as speculative_9, with a cache for each model. Returns the new tokens, a list.
+
+    target, draft_model: functions, (new_ids, cache) -> [len(new_ids), n_vocab], which append
+    new_ids to cache.ids
+    """
     target_cache, draft_cache = SimpleNamespace(ids=[]), SimpleNamespace(ids=[])
     text = []
     while len(text) < n_tokens:
@@ -109,7 +125,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def two_drafts_10(p, q, sample, accept):
-    """Try two drafts for one place in turn, then replace: (token, whether it is a draft)."""
+    """Try two drafts for one place in turn. Returns (token, whether it is one of the drafts)."""
     for _ in range(2):
         x = sample(q)
         if accept(p[x] / q[x]):
@@ -120,7 +136,10 @@ def two_drafts_10(p, q, sample, accept):
 
 
 def siblings_12(target, draft_model, ids, sample, accept):
-    """A round with two siblings and a child below each. Returns its 1 to 3 tokens, a list."""
+    """Run a round with two siblings and a child below each. Returns its 1 to 3 tokens, a list.
+
+    target, draft_model: functions, ids -> [len(ids), n_vocab]
+    """
     p, q = target(ids)[-1], draft_model(ids)[-1]
     for _ in range(2):
         x = sample(q)
@@ -140,7 +159,9 @@ def siblings_12(target, draft_model, ids, sample, accept):
 
 
 def block_11(draft, p, q, sample, accept):
-    """Block verification: (how many drafted tokens are accepted, the token that follows)."""
+    """Verify drafted tokens as a block. Returns (number accepted, token that follows). The
+    arguments are those of verify_7.
+    """
     # P[t]: given the first t drafts, the probability that at least t are accepted
     P = [1.0]
     for i, x in enumerate(draft):
@@ -156,7 +177,7 @@ def block_11(draft, p, q, sample, accept):
 
 
 def drafter_13(n_vocab, sample):
-    """A drafter for a vocabulary of this size: an AfterTheSame."""
+    """Make a drafter, an AfterTheSame, for a vocabulary of n_vocab tokens."""
     return AfterTheSame(n_vocab, sample)
 
 
@@ -169,10 +190,12 @@ class AfterTheSame:
     def prefill(self, ids, target_cache):
         """Begin a text. There is nothing to do: `propose` gets the whole text."""
 
-    def propose(self, ids, k):  # -> [up to k tokens], [number of them, n_vocab]
+    def propose(self, ids, k):
+        """Draft up to k tokens after ids. Returns (draft, a list, and q, [len(draft), n_vocab])."""
         draft, q = [], np.zeros((0, self.n_vocab))
         for _ in range(k):
             text = ids + draft
+            # each token that followed the last token of the text earlier in the text
             successors = [after for before, after in zip(text, text[1:]) if before == text[-1]]
             if not successors:
                 break
@@ -183,9 +206,12 @@ class AfterTheSame:
 
 
 def nucleus_4(p, top_p):
-    """The nucleus of p: the likeliest tokens that together reach top_p, scaled to sum to 1."""
+    """The nucleus of p, [n_vocab]: its likeliest tokens that together reach top_p, scaled to sum
+    to 1.
+    """
     likeliest_first = np.argsort(-p, kind="stable")
     reached = p[likeliest_first].cumsum()
+    # Keep one token more than the sums below top_p; rounding can leave even the last sum below it.
     n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
     # A token is an index, so each probability keeps its place.
     nucleus = np.zeros_like(p)

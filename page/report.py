@@ -22,15 +22,15 @@ WEB = Path(__file__).with_name("web")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.js")
 
 
-def describe_run(settings, ids, defaults, kernels):
+def describe_run(settings: dict, ids: list[int], defaults: dict, kernels: dict) -> dict:
     """Return what the page shows of how a run was made: {"settings": {flag: value}, "command": the
     shell command of the same run, "kernels": [a line for each model]}. It holds no path of this
-    machine, because pages are passed on.
+    machine, because people pass pages on: models are named without their folders.
 
     settings: {flag: value}, "settings" in the run's JSON object
-    ids: the token ids of its prompt
-    defaults: {flag: default}: the command leaves out flags with these values
-    kernels: {model: {weight: kernel}}, as cli.from_flags.kernels_in gives them
+    ids: the token ids of the prompt
+    defaults: {flag: default}; the command leaves out a flag that has its default
+    kernels: {model: {weight: kernel}}, how each weight is multiplied, in words
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
     for name in ("target_model_size", "draft_model_size"):
@@ -43,7 +43,8 @@ def describe_run(settings, ids, defaults, kernels):
 
 
 def describe_kernels(model: str, kernel_of: dict[str, str]):  # {weight: kernel}
-    """A model's kernels in one line, each with its weights unless there is only one kernel.
+    """Name a model's kernels in one line (str), each after its weights. If all weights have the
+    same kernel, the line does not name the weights.
 
     describe_kernels("17M", {"head": "plain", "mlp": "plain"})  ->  "17M: plain"
     """
@@ -56,18 +57,19 @@ def describe_kernels(model: str, kernel_of: dict[str, str]):  # {weight: kernel}
     return f"{model}: {'. '.join(described)}"
 
 
-def is_hidden(character):
-    """Whether a character is invisible or changes how others are shown, such as NUL, or U+202E,
-    which reverses the text after it. Line breaks and tabs are not hidden.
+def is_hidden(character: str) -> bool:
+    """Whether a character is invisible (NUL), or changes how the text after it is shown (U+202E
+    reverses that text). Line breaks and tabs do not count as hidden.
     """
     return unicodedata.category(character) in ("Cc", "Cf") and character not in "\n\t"
 
 
-def command(shown, ids, defaults):
-    """The shell command that repeats a run, a str. It gives the prompt as --prompt_ids if the
-    prompt has no text, is "-", or has hidden characters; else as --prompt.
+def command(shown: dict, ids: list[int], defaults: dict) -> str:
+    """The shell command that repeats a run. If the prompt has no text, is "-", or has hidden
+    characters, the command gives its ids with --prompt_ids, otherwise its text with --prompt.
 
-    shown: {flag: value} of the run, and "prompt": its text or None; ids: the prompt's token ids
+    shown: {flag: value} of the run, and {"prompt": the text, or None}
+    ids: the prompt's token ids
     defaults: {flag: default} of the flags to write; a flag that has its default is left out
 
     command({"prompt": "a b", "K": 2}, [13], {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
@@ -87,7 +89,7 @@ def command(shown, ids, defaults):
 
 
 def to_6_digits(value):
-    """A copy of a float, or of a list at any depth, with its floats rounded to 6 digits."""
+    """Round a float, or all floats in nested lists, to 6 significant digits. Returns a copy."""
     if isinstance(value, (list, tuple)):
         return [to_6_digits(item) for item in value]
     return float(f"{value:.6g}") if isinstance(value, float) else value
@@ -97,8 +99,8 @@ def to_6_digits(value):
 
 
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """Decode tokens that follow `ids`, each to a text of its own. A character of several tokens is
-    in the text of the last of these tokens; all texts joined are the text of the tokens.
+    """Decode the tokens that follow `ids`. Returns one text for each token; joined, they are the
+    text of all tokens. A character that several tokens make up is in the text of its last token.
     """
     decode = encoder.incremental_decoder()
     decode(ids)
@@ -111,9 +113,12 @@ def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
 NOTE_FIELDS = "draft p q overlap coins numbers support likely residual".split()
 
 
-def round_data(note, texts):
-    """What the page knows of a round, a dict for JSON. note: the page.rounds.Note of the round;
-    texts: the text of each token that it wrote
+def round_data(note, texts: list[str]) -> dict:
+    """The numbers of one round that the page shows, a dict for JSON: the fields of its Round, the
+    NOTE_FIELDS, the texts of its tokens ("shown"), and the "seconds" of [draft, target, rest].
+
+    note: the page.rounds.Note of the round
+    texts: the text of each token that the round wrote
     """
     this_round, seconds = note.round, note.seconds
     return {
@@ -128,13 +133,14 @@ def round_data(note, texts):
 
 
 def plain_data(result, texts, notes):
-    """The autoregressive run, for the race: {"tokens", "shown": their texts, "seconds": of each
-    pass, "timed": whether each pass was timed}. A pass writes one token.
+    """The autoregressive run, for the race: {"tokens": ids, "shown": the text of each token,
+    "seconds": a list, for each pass, "timed": whether each pass was timed}. A pass writes one
+    token.
 
     result: the dict that Run.finish returned
-    texts: the text of each token
-    notes: a page.rounds.Note of each pass; None if the run was not watched. Then the passes get
-        equal shares of the time.
+    texts: the text of each token, a list
+    notes: a list with a page.rounds.Note of each pass, or None if the run was not watched. Without
+        notes, each pass gets an equal share of the time.
     """
     tokens = result["token_ids"]
     if notes:
@@ -148,11 +154,11 @@ def plain_data(result, texts, notes):
 def report_data(description, summary, notes, pair, plain_notes=None):
     """Everything that the page shows of a run, as a dict for JSON.
 
-    description: as describe_run returns it
-    summary: as decoding.metrics.summary returns it
-    notes, plain_notes: [page.rounds.Note] of the speculative run and of the autoregressive run;
-        plain_notes is None if the latter was not watched
-    pair: the Pair that wrote the texts
+    description: the dict of describe_run: how the run was made
+    summary: the dict of decoding.metrics.summary: the result of each decoder, and the speedup
+    notes: [page.rounds.Note] of the speculative run
+    pair: the decoding.load.Pair that wrote the texts
+    plain_notes: [page.rounds.Note] of the autoregressive run, or None if it was not watched
     """
     plain, fast = summary["autoregressive"], summary["speculative"]
     ids, encoder = summary["prompt_token_ids"], pair.encoder
@@ -190,8 +196,8 @@ def report_data(description, summary, notes, pair, plain_notes=None):
 # ---------------------------------------------------------------- the page
 
 
-def hash_source(text):
-    """The name of an inline script or style in a content security policy: 'sha256-...'."""
+def hash_source(text: str) -> str:
+    """Hash an inline script or style to its name in a content security policy: 'sha256-...'."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
@@ -206,9 +212,9 @@ def script():
     return "\n".join((WEB / name).read_text(encoding="utf-8") for name in SCRIPTS)
 
 
-def policy():
-    """The page's content security policy: its own style and script, and requests to its own server.
-    It allows nothing else.
+def policy() -> str:
+    """The content security policy of the page. It allows the page's own style and script, and
+    requests to the page's own server; nothing else.
     """
     return (
         f"default-src 'none'; style-src {hash_source(style())}; "
@@ -218,14 +224,14 @@ def policy():
 
 
 def page_of(data: dict) -> str:
-    """The HTML of the page, a file that needs no other. data: as report_data returns it, or
-    {"live": {...}} for the page that page.server serves
+    """The HTML of the page, complete in one file. data: what the page shows, from report_data; or
+    {"live": {"token", "form"}} for the page of page.server, which asks for its data itself
     """
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
     parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": json_text}
     for name, text in parts.items():
-        before, after = page.split("{{" + name + "}}")  # stands there once
+        before, after = page.split("{{" + name + "}}")  # page.html has each placeholder once
         page = before + text + after
     return page

@@ -34,8 +34,8 @@ class Note:
 
 
 def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
-    """The ids of the n likeliest tokens of a distribution, best first, without those of probability
-    0. A list.
+    """A list of the ids of the n likeliest tokens of a distribution, best first. Tokens with
+    probability 0 are left out.
     """
     # argpartition would refuse an n above the number of tokens
     top = np.argpartition(p, -n)[-n:] if n < len(p) else np.arange(len(p))
@@ -44,8 +44,8 @@ def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
 
 
 def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
-    """The likeliest tokens of p and of q and those in `tokens`, as [(token, its p, its q)], sorted
-    by p. Without a q, None stands in its place.
+    """A list of the likeliest tokens of p and of q, and of the given `tokens`. Each item is
+    (token id, p of the token, q of the token), likeliest by p first. If q is None, so is q of each.
     """
     shown = {*top_tokens(p), *tokens}
     if q is not None:
@@ -55,16 +55,16 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
 
 
 def replacements(this_round, rng):
-    """The likeliest replacements of the token that a Round rejected, and the sampled replacement if
-    it is not likely: [(token, its probability in the residual)].
+    """The likeliest replacements of the token that a Round rejected, and the replacement that was
+    sampled: [(token, its probability in the residual)]. Returns None if no token was rejected, or
+    if the rule did not sample the round's last token.
 
-    rng: a RecordingRng after the round
-    None if no token was rejected, or if the rule did not sample its last token from a residual.
+    rng: the RecordingRng of the run, just after the round. It holds what the rule sampled last.
     """
     if this_round.accepted == this_round.examined:
         return None
-    residual, sampled = rng.sampled  # what the rule has sampled last
-    if sampled != this_round.tokens[-1]:
+    residual, sampled = rng.sampled  # the last distribution that was sampled from, and its token
+    if sampled != this_round.tokens[-1]:  # the token came from elsewhere: the residual is unknown
         return None
     tokens = top_tokens(residual)
     if sampled not in tokens:
@@ -73,10 +73,10 @@ def replacements(this_round, rng):
 
 
 def block_support(p, q):  # [k], [k] -> [k]
-    """[P] of sampling.verify_block after each drafted token, from the tokens' p and q.
+    """The P of block verification after each drafted token, a list of floats: the product of the
+    ratios p / q so far, cut to 1 at each token. p, q: probabilities of the drafted tokens
 
-    They are computed anew: verify_block returns no more than `verify` does, and the rule of the run
-    can be a mistake in its P, or a reader's own.
+    P is computed anew, because a rule does not return it, and the run's rule may have a mistake.
     """
     support, P = [], 1.0
     for p_token, q_token in zip(p, q):
@@ -86,11 +86,13 @@ def block_support(p, q):  # [k], [k] -> [k]
 
 
 def coins_of_drafts(p, q, tossed, n_examined):  # [k], [k], [(ratio, u)] -> [n_examined]
-    """The coin u of each examined draft, or all None if the coins are not those of the token rule.
+    """The random number u that decided on each examined draft, as a list. The list is all None if
+    the coins of the round are not those that the token rule tosses.
 
-    p, q: of the drafted tokens
-    tossed: the coins of the round. The token rule tosses one for each draft in turn, with its
-        ratio p / q. If a mistake skips a draft, nobody can tell which coin is whose.
+    p, q: probabilities of the drafted tokens
+    tossed: the (ratio, u) of each coin of the round. The token rule tosses one for each draft in
+        turn, with the ratio p / q. If a mistake skips a draft, nobody can tell which coin decided
+        on which draft.
     """
     ratios = np.divide(p, q).tolist()[: len(tossed)]
     if len(tossed) < n_examined or [ratio for ratio, _ in tossed] != ratios:
@@ -115,11 +117,11 @@ class Notes:
             self.notes.append(self.note(this_round, seconds, rng))
 
     def note(self, this_round, seconds, rng):
-        """Return the Note of a Round, and count its coins: to be called once for each Round, in
-        turn.
+        """Return the Note of a Round, and add its coins to n_tossed. Call this once for each Round,
+        in their order.
 
-        seconds: clock.Seconds of the Round
-        rng: the Rng of the text, after the Round
+        seconds: the decoding.clock.Seconds of the Round
+        rng: the Rng of the text, just after the Round
         """
         draft = [int(token) for token in this_round.draft]
         p, n = this_round.p, len(draft)  # [n + 1, n_vocab]
@@ -128,7 +130,7 @@ class Notes:
         support = block_support(p_drafted, q_drafted) if self.in_blocks else None
         likely = []
         for i, token in enumerate(this_round.tokens):
-            tokens = {int(token), *draft[i : i + 1]}
+            tokens = {int(token), *draft[i : i + 1]}  # a bonus has no drafted token beside it
             likely.append(likely_rows(p[i], q[i] if i < n else None, *tokens))
         first = self.n_tossed  # the number of the round's first coin
         tossed = getattr(rng, "tossed", [])  # shared noise tosses no coins

@@ -28,8 +28,10 @@ class Rule:
     """A way to decide on a draft.
 
     kind: "right", "inexact", "noise" or "mistake"
-    decide: the rule that sampling.speculative calls, in the form of sampling.verify
-    mistake: a change to that rule or to the loop around it
+    what: what the rule does, in words
+    decide: the function that the loop calls, (draft, p, q, rng) -> (n_accepted, token), such as
+        sampling.verify
+    mistake: a change to `decide`, or to the loop around it
     """
 
     name: str
@@ -54,8 +56,8 @@ WHAT = {  # {name: what the rule does}
 
 
 def all_rules():
-    """Yield a Rule for each entry of the page: the accept/reject rules, exact and inexact, the
-    token rule first; then shared noise; then each mistake of the museum.
+    """Yield every Rule that the page lists: first the token rule, then the other accept/reject
+    rules, exact and inexact, then shared noise, then each mistake of the museum.
     """
     decisions = {"token rule": verify, "match rule": verify_match} | COMPARED
     for name, decide in decisions.items():
@@ -84,8 +86,8 @@ class RoundRng(Rng):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the sequence of the round after `last_round`. Returns K, unchanged: the loop asks
-        for K at the beginning of every round.
+        """Begin the random numbers of the round after `last_round`, a Round. Returns K, unchanged:
+        the loop calls this for the K of each round, and so at the beginning of each round.
         """
         self.place += len(last_round.tokens)
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))
@@ -93,14 +95,17 @@ class RoundRng(Rng):
 
 
 def rounds_with_rule(rule, config, pair, prompt):
-    """The rounds of the speculative loop under a Rule, otherwise as a GenerationConfig says: an
-    iterator that yields None for the prefill, then each Round.
+    """Run the speculative loop under a Rule. Returns an iterator: None for the prefill, then each
+    Round.
+
+    config: the GenerationConfig, of which the Rule replaces the accept/reject rule
+    pair, prompt: the Pair of models, and the Prompt that they continue
     """
     run = replace(config, coupled=rule.kind == "noise").new_run(pair, prompt)
     if run.coupled:
         return run.rounds()
 
-    def loop(target, drafter, *values, **options):
+    def loop(target, drafter, *values, **options):  # an inexact rule may need another q
         return run.loop(target, adapt_drafter(drafter, rule.decide), *values, **options)
 
     rng = RoundRng(prompt.seed, len(prompt.ids))
@@ -109,10 +114,12 @@ def rounds_with_rule(rule, config, pair, prompt):
 
 
 def decode_with_rule(rule, config, pair, prompt, tell):
-    """Decode a prompt under a Rule. Returns {"tokens", "sources", "shown", "tokens_per_pass",
-    "error"}: `shown` is the text of each token; `error` is None or how a mistake ended the text.
+    """Decode a Prompt under a Rule, otherwise as a GenerationConfig says. Calls tell(), without
+    arguments, after every round. Returns a dict:
 
-    tell() is called after every round.
+    tokens, sources, shown: three lists: the id of each token, where it came from, and its text
+    tokens_per_pass: tokens per round, or None if there was no round
+    error: None, or the error with which a mistake ended the text, in words
     """
     tokens, sources, n_rounds, error = [], [], 0, None
     with apply_mistake(rule.mistake) if rule.mistake else nullcontext():
@@ -140,13 +147,13 @@ def decode_with_rule(rule, config, pair, prompt, tell):
 
 @cache
 def distribution_row(name):
-    """{"distance", "errors", "distribution"} of a Rule, by its name, on the toy pair: two models
-    so small that all texts can be enumerated, so that these figures are exact.
+    """How exact the Rule of this name is: {"distance", "errors", "distribution"} on the toy pair.
+    Its two models are so small that all texts can be enumerated, so these figures are exact.
 
     distance: the total variation distance from the target alone, of texts without an error
     errors: the probability that a text ends with an error
-    distribution: [[text, its probability with the target alone, with the rule]], likeliest first.
-        It is None for shared noise, which is continuous: its branches cannot be enumerated.
+    distribution: [[text, its probability with the target alone, with the rule]], likeliest first
+    Shared noise is continuous and cannot be enumerated: it has {"distribution": None} alone.
     """
     rule = ALL_RULES[name]
     if rule.kind == "noise":
@@ -167,10 +174,11 @@ def distribution_row(name):
 
 
 def compare_rules(config, pair, prompt, tell):
-    """Yield a dict of what the page shows of each Rule: its text after a Prompt, otherwise as a
-    GenerationConfig says, and its distribution. `parts` is the first token that differs from the
-    first rule's text, or None.
+    """Decode a Prompt under each Rule, and yield a dict of what the page shows of the Rule: the
+    keys of decode_with_rule (its text) and of distribution_row (its exactness), and
 
+    parts: the index of the first token that differs from the text of the token rule, or None
+    seen_in, cost, changes: where a mistake was found, its cost, and [(function, right, wrong)]
     tell() is called after every round.
     """
     first_text = None

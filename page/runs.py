@@ -51,8 +51,8 @@ LIMITS = {
 
 
 def form_field(name, label, value):
-    """One input of the page's form, a dict for live.js: its label, first value, limits and step.
-    name: a key of LIMITS
+    """Describe one input of the page's form, as a dict for live.js: {"label", "value": the first
+    value, "least", "most", "step"}. name: a key of LIMITS
     """
     limits = LIMITS[name]
     step = 1 if limits.whole else "any"
@@ -93,13 +93,15 @@ class Request:
     changes: dict = field(default_factory=dict)
 
     def config(self):
-        """The GenerationConfig of its settings."""
+        """The decoding.run.GenerationConfig of the settings."""
         values = self.settings
         to_probs = SamplingParams(values["temperature"], values["top_k"], values["top_p"])
         return GenerationConfig(values["n_tokens_to_generate"], values["K"], to_probs)
 
     def to_prompt(self, pair):
-        """Its Prompt. Raises InputError for a prompt that the models cannot continue."""
+        """Encode the prompt for a Pair. Returns a Prompt. Raises InputError if the models cannot
+        continue it.
+        """
         return Prompt.from_text(self.prompt, pair, self.settings["seed"])
 
 
@@ -124,8 +126,8 @@ def read_numbers(record, *names):
 
 
 def read_edits(request, name):
-    """Read the list under "coins" or "changes" of a request (a dict); [] if the request has none.
-    Raises FieldError for another value and for a list that is too long.
+    """Return the list under the name "coins" or "changes" in a request, a dict; [] if the request
+    has none. Raises FieldError if the value is no list, or has more than MAX_EDITS items.
     """
     edits = request.get(name, [])
     if not isinstance(edits, list) or len(edits) > MAX_EDITS:
@@ -133,8 +135,8 @@ def read_edits(request, name):
     return edits
 
 
-def parse(body):
-    """Parse the Request in bytes of JSON. Raises FieldError for what the page does not send."""
+def parse(body: bytes) -> Request:
+    """Parse a Request from JSON. Raises FieldError for a value that the page would not send."""
     try:
         request = json.loads(body)
     except (ValueError, RecursionError):
@@ -160,15 +162,18 @@ def parse(body):
 
 
 class Schedule:
-    """K and SamplingParams of each round: those of a Run, with the changes of a Request."""
+    """K and SamplingParams of each round: those of a Run, until a Request changes them.
+
+    changes: {round from 0: {"K", "temperature"}}; a change holds for all later rounds, too
+    """
 
     def __init__(self, run, changes):
         self.K, self.params, self.changes = run.K, run.to_probs, changes
         self.n_rounds = 0
 
     def next_K(self, last_round):
-        """Begin the next round: change K and the temperature if the Request says so. Returns K. The
-        loop calls this first in every round. last_round: the Round before, unused
+        """Begin the next round: make its change of K and temperature, if there is one, and return
+        K. The loop calls this first in every round. last_round: the Round before, unused
         """
         change = self.changes.get(self.n_rounds)
         if change:
@@ -182,11 +187,10 @@ class Schedule:
 
 
 def progress_watcher(tell, n_tokens):
-    """Return a watcher, a function that Run.finish calls after every round, and with None at the
-    end of the text.
+    """Return a watcher for Run.finish, which calls it with each Round, and with None at the end.
 
-    Once in TELL_SECONDS it sends the number of tokens so far: tell(done=..., total=n_tokens).
-    In between it calls tell(), which only ends the run if the page has gone.
+    Every TELL_SECONDS the watcher sends the number of tokens so far: tell(done=..., total=...). In
+    between it calls tell() without a line, which raises an error if the page has gone.
     """
     n_done, told_at = 0, time.monotonic()
 
@@ -205,8 +209,10 @@ def progress_watcher(tell, n_tokens):
 
 
 def write_text(describe, pair, request, tell, mode):
-    """Decode a Request with each decoder of a mode, a key of DECODERS. Returns the dict that the
-    page shows (page.report.report_data). describe, tell: see the head of this file
+    """Decode a Request with each decoder of a mode, a key of DECODERS, and send progress to the
+    page. Returns all that the page shows of the run, the dict of page.report.report_data.
+
+    describe, tell: functions, see the head of this file. pair: the decoding.load.Pair to run
     """
     config, prompt = request.config(), request.to_prompt(pair)
     decoders = DECODERS[mode]
@@ -228,18 +234,18 @@ def write_text(describe, pair, request, tell, mode):
 
 
 def measure_pair(describe, pair, request, tell):
-    """Time rounds of the pair on this machine. Returns {"c", "v", "turns", "target_seconds"}. Calls
-    tell() before each turn; `describe` and `request`, which all ANSWERS take, are unused.
+    """Time rounds of a Pair on this machine. Calls tell() before each turn. `describe` and
+    `request`, which all ANSWERS take, are unused. Returns a dict:
 
-    c: the cost of drafting a token, in rounds of the target alone
-    v: [cost of the rest of a round of 0, 1, 2, ... drafts], in the same unit, never decreasing: a
-        pass over more tokens never costs less, so a v below that of a smaller K is noise
-    turns: [{"c", "v"}] of each turn of the measurement
+    c: the seconds of drafting a token, divided by target_seconds
+    v: a list, for 0, 1, 2, ... drafts: the seconds of the rest of a round, divided by
+        target_seconds. It never decreases: a v below that of a smaller K is noise.
+    turns: a list with the {"c", "v"} of each turn of the measurement
     target_seconds: the seconds of a round of the target alone
     """
     target, draft = pair.target, pair.draft
     Ks = range(1, min(MAX_K, draft.max_draft_length(target)) + 1)
-    turns = (tell() for _ in range(TURNS))
+    turns = (tell() for _ in range(TURNS))  # each item is asked for when its turn begins
     plain_seconds, costs_of_K = measure_costs_in_turns(target, draft, GREEDY, Ks, ROUNDS, turns)
     costs = list(costs_of_K.values())  # for each K, [(c, v)] of every turn
     by_turn = [cost_data([[cost] for cost in costs_of_turn]) for costs_of_turn in zip(*costs)]
@@ -248,7 +254,9 @@ def measure_pair(describe, pair, request, tell):
 
 
 def cost_data(costs):
-    """{"c", "v"} as measure_pair returns them: medians. costs: for each K a list of (c, v)"""
+    """The medians {"c": drafting a token, "v": [the rest of a round of 0, 1, 2, ... drafts]}, in
+    rounds of the target alone. costs: for each K from 1 on, a list of measured (c, v)
+    """
     median_v = [statistics.median(v for _, v in costs_of_K) for costs_of_K in costs]
     return {
         "c": statistics.median(c for costs_of_K in costs for c, _ in costs_of_K),
@@ -257,8 +265,8 @@ def cost_data(costs):
 
 
 def tell_rules(describe, pair, request, tell):
-    """Decode the text of a Request under every accept/reject rule. Sends the page a line for each
-    rule: {"row": a dict of compare_rules, "done", "total": numbers of rules}. Returns {}.
+    """Decode the text of a Request under each of ALL_RULES. For each rule, sends the page a line:
+    {"row": what compare_rules says of the rule, "done": rules so far, "total": rules}. Returns {}.
     """
     rows = compare_rules(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
@@ -275,16 +283,14 @@ ANSWERS = {
 
 
 def answers_of(describe, pair):
-    """{name: function(request, tell) -> result}: what page.server answers, for a Pair."""
+    """{name: function(request, tell) -> dict}: the ANSWERS of page.server, computed by a Pair."""
     return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}
 
 
 def compute_saved_page(describe, pair, tell):
-    """Compute all that a saved page shows: its first run, and all that it could ask about this run.
-    Returns the data of the page, a dict for page.report.page_of.
-
-    The run is greedy, so that both texts are the same. A second one has random tokens; the rules
-    are compared at its temperature.
+    """Compute all that a saved page shows, because it has no server to ask: a greedy run, in which
+    both texts are the same; a run with random tokens ("other"); the costs; and the comparison of
+    all rules, at the temperature of the random run. Returns a dict for page.report.page_of.
     """
     settings = Request().settings
     greedy = Request(settings=settings | {"temperature": 0.0})

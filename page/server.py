@@ -70,24 +70,27 @@ class LiveServer(ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/?token={self.token}"
 
     def server_close(self):
-        """Stop listening, end the run that computes, and wait for its end."""
+        """Stop listening, make the answer that is being computed end, and wait for its end."""
         super().server_close()
         self.closing = True  # the next tell() of a run raises ConnectionAbortedError
-        # a run holds the lock: to have it is to know that the run has ended
+        # an answer holds the lock while it computes, so this waits for its end
         self.model_lock.acquire()
         self.model_lock.release()
 
     def handle_error(self, request, client_address):
-        """Print an error of a request on stderr, unless it is that a browser went away."""
+        """Print the current exception with its traceback on stderr, unless it is a ConnectionError,
+        which only says that a browser went away.
+        """
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
 
 class DeadlineReader(io.RawIOBase):
-    """Reads what a connection sends, until PATIENCE seconds have passed; then raises TimeoutError.
+    """Reads the bytes that a socket receives. Raises TimeoutError once PATIENCE seconds have passed
+    since its beginning, however many reads there were.
 
-    A timeout of the socket is for each read alone. With that, a client that sends a byte now and
-    then could stay for ever.
+    A timeout of the socket limits each read alone: a client that sends a byte now and then could
+    stay for ever.
     """
 
     def __init__(self, connection):
@@ -96,7 +99,7 @@ class DeadlineReader(io.RawIOBase):
     def readable(self):
         return True
 
-    def readinto(self, buffer):
+    def readinto(self, buffer):  # -> the number of bytes read
         seconds_left = self.deadline - time.monotonic()
         self.connection.settimeout(max(seconds_left, 0.001))  # 0 would not wait at all
         return self.connection.recv_into(buffer)
@@ -116,7 +119,9 @@ class Handler(BaseHTTPRequestHandler):
         return "play"
 
     def send_error(self, code, message=None, explain=None):
-        """Answer with a status and one line. http.server calls this, too, for what it refuses."""
+        """Answer with an HTTP status and one line, {"error": message, or the status in words}.
+        http.server calls this, too, for a request that it cannot parse.
+        """
         self.begin_answer(code, "application/json")
         self.send_line(error=message or self.responses[code][0])
 
@@ -127,7 +132,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(self.send_answer)
 
     def answer(self, respond):
-        """Call respond(), which may raise RequestError, if the request has the right Host."""
+        """Call respond() if the request has the right Host. Answers a RequestError, of a wrong Host
+        or from respond(), with its status and reason.
+        """
         try:
             require(self.headers.get("Host") in self.server.hosts, 403, f"wrong host: {ADVICE}")
             respond()
@@ -148,8 +155,8 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def check_token(self, received, expected):
-        """Raise RequestError (403) unless a token is the expected one; both are str. The time that
-        this takes does not tell how many characters are right.
+        """Raise RequestError (403) unless the received token (str) is the expected one. The time of
+        the comparison does not depend on how many characters are right.
         """
         is_equal = hmac.compare_digest(received.encode(), expected.encode())
         require(is_equal, 403, f"wrong or no token: {ADVICE}")
@@ -167,8 +174,8 @@ class Handler(BaseHTTPRequestHandler):
     # ------------------------------------------------------------ what it asks
 
     def send_answer(self):
-        """Answer POST /api/NAME: parse the body, call the function of that name, send its lines.
-        Raises RequestError for a wrong origin, token, name or body.
+        """Answer POST /api/NAME: parse the body, call the server's function of that name, and send
+        its result as the last line. Raises RequestError for a wrong origin, token, name or body.
         """
         origin = self.headers.get("Origin", "").removeprefix("http://")
         require(origin in self.server.hosts, 403, f"wrong origin: {ADVICE}")
@@ -184,8 +191,8 @@ class Handler(BaseHTTPRequestHandler):
             self.tell(**self.compute_answer(answers[self.path], request))
 
     def read_body(self):
-        """Read the request's body, bytes. Raises RequestError unless there are as many as its
-        Content-Length says, which is at most MAX_BYTES.
+        """Read and return the request's body, bytes. Raises RequestError if its Content-Length is
+        missing, no number or above MAX_BYTES, or if fewer bytes arrive in time.
         """
         length = self.headers.get("Content-Length")
         has_length = length and "Transfer-Encoding" not in self.headers
@@ -204,10 +211,10 @@ class Handler(BaseHTTPRequestHandler):
         return body
 
     def tell(self, **line):
-        """Send a line of JSON, if there is one. Raises ConnectionAbortedError if the client has
-        closed the connection, or if the server is closing.
+        """Send these fields as a line of JSON; without fields, only check the connection. Raises
+        ConnectionAbortedError if the client has closed it, or if the server is closing.
         """
-        # the whole request has been read: if there is something to read now, it is the end
+        # the whole request has been read: if the socket is readable now, the client has closed it
         with selectors.DefaultSelector() as selector:
             selector.register(self.connection, selectors.EVENT_READ)
             client_closed = selector.select(0)
@@ -217,8 +224,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_line(**line)
 
     def compute_answer(self, answer, request):
-        """Call answer(request, tell). Returns the last line of the answer, {"result"}, or {"error"}
-        if the call failed. Raises ConnectionError and TimeoutError: then nobody waits for a line.
+        """Call answer(request, tell), a function that returns a dict. Returns the last line to
+        send: {"result": that dict}, or {"error": why the call failed}. ConnectionError and
+        TimeoutError are raised, because then no client waits for a line.
         """
         try:
             return {"result": answer(request, self.tell)}
