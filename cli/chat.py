@@ -36,7 +36,7 @@ class ChatSettings(Tracing, Machine, Sampling, Drafting, Ending):
     trace: bool = flag(False, "print what speculates round by round, every token marked")
 
     def as_generate_settings(self):
-        """The cli.flags.Settings of generate with the same values, and defaults for other flags."""
+        """Return cli.flags.Settings, those of generate: these values, and defaults for the rest."""
         return Settings(**self.as_dict())
 
 
@@ -70,8 +70,9 @@ HEADINGS = {  # {the first command below it: heading}
 
 
 def pairs_by_decoder(pair: Pair) -> dict[str, Pair]:
-    """{decoder: the Pair it runs with}, for those DECODERS that the models of this Pair allow:
-    without a draft model, there is neither "speculative" nor "draft".
+    """{decoder: the Pair that it runs with}, for each of the DECODERS that a Pair's models allow.
+    "speculative" needs a draft that is not n-grams; "draft" needs a draft model that can decode
+    alone.
     """
     pairs = {"target": replace(pair, draft=None), "ngram": replace(pair, draft=NGrams())}
     if not pair.draft.is_lookup:
@@ -101,8 +102,9 @@ class Console:
 
     def load(self, settings):
         """Load the models of these ChatSettings, warm up each decoder, and print the models' names
-        on stderr. Turns off the decoders that the models do not allow; if none is left, turns on
-        another. Raises InputError if the models cannot be used; the session is then as it was.
+        on stderr. Turns off the decoders that the models do not allow; if none is left on, turns
+        on "speculative" or "ngram". Raises InputError, and changes nothing, if the models cannot be
+        used.
         """
         generate_settings = settings.as_generate_settings()
         loaded = load_pair(generate_settings)
@@ -136,12 +138,12 @@ class Console:
             print_error(re.sub(r"(?<!\S)--(\w+)", command_of, str(error)))
 
     def continue_text(self, text):
-        """Continue a text with every decoder that is on, and print what they write and, on stderr,
-        their figures. Raises InputError if none is on, or the text cannot be continued.
+        """Continue a text (str) with every decoder that is on. Prints what each writes; its figures
+        go to stderr. Raises InputError if no decoder is on, or the text cannot be continued.
         """
         if not self.active:
             raise InputError("no decoder is on: try /target on")
-        for decoder in DECODERS:  # in this order; `active` has none
+        for decoder in DECODERS:  # in this order; the set `active` has no order
             if decoder not in self.active:
                 continue
             if len(self.active) > 1:
@@ -159,7 +161,8 @@ class Console:
             self.add_to_totals(decoder, result)
 
     def add_to_totals(self, decoder, result):
-        """Add a text to the totals of its decoder, and print its figures as a line on stderr.
+        """Add one text to the totals of its decoder, and print a line on stderr with its figures:
+        tokens, seconds, speed and acceptance.
 
         result: the dict that Run.finish returned for the text
         """
@@ -177,8 +180,8 @@ class Console:
     # ------------------------------------------------------------ commands
 
     def run_command(self, word, argument):
-        """Run the command "/word argument" and print its answer; the case of the word does not
-        count. Raises InputError for an unknown command, or an argument that it does not take.
+        """Run the command "/word argument", and print its answer. The case of the word does not
+        count. Raises InputError if the command is unknown, or does not take the argument.
         """
         name = {name.lower(): name for name in COMMANDS}.get(word.lower())
         if name is None:
@@ -196,17 +199,18 @@ class Console:
             getattr(self, f"print_{name}")()  # settings, stats or help
 
     def value(self, name):
-        """The present value of a command in SETTINGS: that of its flag, or True if it is a decoder
-        that is on, False if it is a decoder that is off.
+        """The present value of a command in SETTINGS: for a decoder, a bool, whether it is on; else
+        the value of the flag that the command changes.
         """
         if name in DECODERS:
             return name in self.active
         return getattr(self.current, FLAGS[name].name)
 
     def change(self, name, text):
-        """Set the flag of a command in SETTINGS, or turn a decoder on or off, as the text behind
-        the command says (see parse_setting). Raises InputError, and changes nothing, for a value
-        that is not allowed, and for a decoder whose draft model is not loaded.
+        """Change the value of a command in SETTINGS: set its flag, or turn the decoder on or off.
+
+        text: the new value, or "" to toggle a bool. Raises InputError, and changes nothing, for a
+        value that is not allowed, and for a decoder whose draft model is not loaded.
         """
         value = parse_setting(name, text, self.value(name))
         if name in FLAGS:
@@ -233,8 +237,9 @@ class Console:
             self.print_setting(name)
 
     def reload(self, argument):
-        """Load the models named in a text "TARGET DRAFT" (str). A name that is missing stays as it
-        is. Raises InputError, and changes nothing, for more names or models that cannot be used.
+        """Load the models that `argument` (str) names: "TARGET DRAFT", "TARGET" or "". A model that
+        is not named stays. Raises InputError, and changes nothing, for more than two names, and for
+        models that cannot be used.
         """
         try:
             sizes = shlex.split(argument)
@@ -247,7 +252,9 @@ class Console:
         self.load(self.current.replace(**changes))
 
     def print_stats(self):
-        """Print a table of the totals of each decoder that has written a text."""
+        """Print a table with a row for each decoder that has written a text: its totals, tokens
+        per second, acceptance rate, and tokens per pass of the target.
+        """
         row = "{:<12}{:>6}{:>8}{:>10}{:>10}{:>10}".format
         self.print_answer(row("", "texts", "tokens", "tokens/s", "accepted", "per pass"))
         for decoder, total in self.totals.items():
@@ -268,11 +275,11 @@ class Console:
 
 
 def parse_setting(name, text, value):
-    """The new value of a command in SETTINGS. text: what stands behind the command; value: the
-    present value.
+    """Return the new value of a command in SETTINGS. name: the command; text: what stands behind
+    it; value: the present value
 
-    A bool takes "on" or "off"; without a text, it changes to its opposite. Other values are read as
-    on the command line; without a text, they stay. Raises InputError for a text that is no value.
+    A bool takes "on" or "off"; an empty text toggles it. Other values are read as on the command
+    line; an empty text keeps them. Raises InputError for a text that is no value.
     """
     if name == "stop":  # an empty text is a value here: nothing turns --stop off
         return text.replace(r"\n", "\n")

@@ -43,8 +43,8 @@ def print_error(problem):
 
 
 def run_for_exit_code(run):
-    """Call run() and return the exit code: 0 if it succeeds, else 2, 130 or 141. Prints an error
-    that the user can put right as one line on stderr. Any other exception passes: it is a bug.
+    """Call run(), a function, and return the exit code: 0, 2, 130 or 141 (head of this file). If
+    the user can put an error right, prints it as one line on stderr. Other exceptions, bugs, pass.
     """
     try:
         # a model that overflows is reported once, where its logits are used
@@ -76,13 +76,13 @@ def run_for_exit_code(run):
 
 
 def exit_on_signal(number, frame):
-    """Handle a signal: raise SystemExit, so that `finally` blocks delete unfinished files."""
+    """Handle a signal: raise SystemExit, so that `finally` blocks can delete unfinished files."""
     sys.exit(128 + number)
 
 
 def run_program(main):
-    """Install signal handlers, replace sys.stdout and streams that are closed, call main(), and end
-    the process with the exit code (int) that it returns.
+    """Install signal handlers, replace sys.stdout and closed standard streams, call main(), and end
+    the process with the exit code (int) that main() returns.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in ("SIGTERM", "SIGHUP"):

@@ -23,7 +23,7 @@ FORMS = "a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a
 
 
 def flag(default, meaning, reader=None, limits=None, choices=(), conflicts=""):
-    """Return a dataclass field that is a flag. The type of its default is the type of its value.
+    """Make a dataclass field that is a flag. The type of the default is the type of its values.
 
     meaning: what --help says
     reader: a function text -> value, if the type of the default does not say how to read a value
@@ -79,7 +79,7 @@ class Group:
 
 
 def check_conflicts(*groups: Group):
-    """Raise SettingError if two flags are set, in these settings, that cannot be given together."""
+    """Raise SettingError if two flags that exclude each other are set in these groups."""
     for group in groups:
         for setting in dataclasses.fields(group):
             if not group.is_set(setting.name):
@@ -109,7 +109,7 @@ class Folder(Group):
     models_dir: str = flag(MODELS_DIR, "the folder that holds a folder for each size")
 
     def portable_dict(self):
-        """{name of a flag: its value} without models_dir, which differs between machines."""
+        """{name of a flag: its value}, without models_dir, which differs between machines."""
         settings = self.as_dict()
         del settings["models_dir"]
         return settings
@@ -184,7 +184,7 @@ class Sampling(Group):
 
     @property
     def to_probs(self):
-        """The SamplingParams (a function logits -> probabilities) of the only temperature."""
+        """The SamplingParams (called as logits -> probabilities) of the only temperature."""
         (to_probs,) = self.sampling_params().values()
         return to_probs
 
@@ -366,13 +366,13 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
 
     @property
     def speculates(self):
-        """Whether the speculative decoder is one of them."""
+        """Whether the speculative decoder is to run."""
         return "speculative" in self.decoders
 
     def as_json(self, prompt, seed, ids=()):
-        """{flag: value} of a run that writes this text again: the "settings" of a JSON object.
+        """{flag: value} that make a run write the same text: the "settings" of a JSON object.
 
-        prompt: the text, or None for a prompt of token ids (ids); seed: that of this prompt
+        prompt: the text (str), or None for a prompt of token `ids`; seed: the prompt's own
         """
         prompt_ids = list(ids) if prompt is None else None
         prompt_flags = {"prompt": prompt, "prompt_ids": prompt_ids}

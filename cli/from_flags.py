@@ -10,8 +10,8 @@ from sampling import RULES, speculative
 
 
 def spec_from(settings, target, drafts=()):
-    """The ModelSpec of a target and its drafts (names or folders), with those flags of a command
-    (a cli.flags.Group) that say how models are stored and multiplied, such as --backend.
+    """The ModelSpec of a target and its drafts, which are sizes or folders (str). settings: a
+    cli.flags.Group; its flags that are fields of ModelSpec, such as --backend, are used.
     """
     flags = settings.as_dict()
     names = {field.name for field in fields(ModelSpec)} & flags.keys()
@@ -25,14 +25,14 @@ def pair_spec(settings):
 
 
 def load_pair(settings, download=False):
-    """Load the Pair of generate; download: fetch models that are missing. Raises InputError."""
+    """Load the Pair of the Settings. download: fetch models that are missing. Raises InputError."""
     return pair_spec(settings).load(download=download).pair(settings.draft_model_size)
 
 
 def config_from(settings):
-    """The GenerationConfig of the Settings of generate. --rule replaces the accept/reject rule by
-    the reader's own: its module is run here. --mistake replaces the loop by a wrong one. Raises
-    SettingError if the reader's module or its rule cannot be used.
+    """The GenerationConfig of the Settings of generate. With --rule, it has the reader's own rule,
+    whose module is imported here, and so runs. With --mistake, it has a wrong loop. Raises
+    SettingError if the reader's module or rule cannot be used.
     """
     rule, loop = RULES[settings.rule_name], speculative
     if settings.rule:
@@ -56,13 +56,13 @@ def config_from(settings):
 
 
 def kernels_in(settings, pair):
-    """{model: {weight: its kernel in words}}: how the models of a Pair are multiplied, for JSON."""
+    """{model: {weight: kernel in words}}: how the weights of a Pair's models are multiplied."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
     return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
 
 def json_of(settings, config, pair, prompt, summary, kernels):
-    """The JSON object of a Prompt, as a dict. Measures a reader's own rule, if settings name one.
+    """The JSON object of a Prompt, as a dict. If settings name a reader's own rule, measures it.
 
     config: the GenerationConfig of the settings; kernels: what kernels_in returned
     summary: the dict that decoding.metrics.summary returned, with the result of each decoder

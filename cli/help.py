@@ -14,12 +14,13 @@ HEADINGS = (OWN, "Text", "Models", "Speculation", "Sampling", "Output", "Machine
 
 
 def by_heading(flags):
-    """Group {name: Flag} as {heading: list of Flags}, in the order of --help: a command's own flags
-    first, then HEADINGS.
+    """Group flags, {name: Flag}, by heading: {heading: list of Flags}. The headings are in the
+    order of --help: OWN for a command's own flags first, then those of HEADINGS.
     """
     groups = {}
     for flag in flags.values():
         groups.setdefault(flag.heading or OWN, []).append(flag)
+    # a heading that is not in HEADINGS is a command's own, too
     order = lambda heading: HEADINGS.index(heading) if heading in HEADINGS else -1
     return {heading: groups[heading] for heading in sorted(groups, key=order)}
 
@@ -32,7 +33,7 @@ def default_text(flag):
 
 
 def format_flag(flag, width):
-    """The text of one Flag in --help, `width` columns wide: its name, default and meaning."""
+    """Format one Flag for --help, `width` columns wide: its name, default and meaning (a str)."""
     default = default_text(flag)
     suffix = f" (default {default})" if default else " ..."
     if isinstance(flag.default, bool):  # it takes no value
@@ -42,14 +43,14 @@ def format_flag(flag, width):
 
 
 def source_docstring(command):
-    """The docstring in the source of a function, because python -OO drops __doc__."""
+    """The docstring (str) of a function, from its source file, because python -OO drops __doc__."""
     tree = ast.parse(textwrap.dedent(inspect.getsource(command)))
     return ast.get_docstring(tree.body[0])
 
 
 def usage_line(command, program=None):
-    """How to call a command function: "python main.py download [SIZES ...] [--FLAG VALUE ...]".
-    program: what stands after "python", by default main.py and the function's name.
+    """The usage of a command function: "python main.py download [SIZES ...] [--FLAG VALUE ...]".
+    program: what stands after "python"; None is main.py and the function's name
     """
     if program is None:
         program = "main.py" if command.__name__ == "generate" else f"main.py {command.__name__}"
@@ -63,17 +64,20 @@ def usage_line(command, program=None):
 
 
 def wrap_paragraphs(text, width):
-    """Wrap the paragraphs of a docstring at `width` columns; indented ones stay as they are."""
+    """Wrap the paragraphs of a text (str) at `width` columns. Indented paragraphs, such as
+    examples, stay as they are. Returns the wrapped text.
+    """
     paragraphs = text.strip().split("\n\n")
     wrap = lambda paragraph: textwrap.fill(paragraph, width)
     return "\n\n".join(p if p.startswith(" ") else wrap(p) for p in paragraphs)
 
 
 def format_help(command, flags, program=None):
-    """The text of --help, as wide as the terminal: how to call a command function, its docstring,
-    its flags ({name: Flag}), then the sections of the docstring, such as "Examples:".
+    """Format the text of --help, a str as wide as the terminal: the usage of a command function,
+    its docstring, its flags, then the sections of the docstring, such as "Examples:".
 
-    program: what stands after "python" in the call, by default main.py and the function's name
+    flags: {name: Flag}
+    program: what stands after "python" in the usage; None is main.py and the function's name
     """
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     # a section begins with a line of its own, such as "Examples:"
@@ -85,7 +89,9 @@ def format_help(command, flags, program=None):
 
 
 def format_markdown(flags):
-    """The flags ({name: Flag}) of a command as Markdown lists: what --help=markdown prints."""
+    """Format the flags, {name: Flag}, of a command as Markdown lists, one for each heading, for
+    --help=markdown. Returns a str.
+    """
     blocks = []
     for heading, group in by_heading(flags).items():
         lines = [f"**{heading}**", ""]

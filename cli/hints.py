@@ -39,13 +39,14 @@ OTHER_NAMES = {
 
 
 def close_names(word, names):
-    """The names that a mistyped word may stand for, as a list; [] if none is close. Dashes,
-    underscores and case do not count. Up to four, of the first of these kinds that there is:
+    """A list of up to four of our `names` that a mistyped word may stand for; [] if none is close.
+    Dashes, underscores and case do not count. A name of another program (OTHER_NAMES) counts as
+    ours. The list holds the first of these kinds that there is:
 
-    - the name that is spelled so, here or in another program
-    - the names with a word that begins so: "tok" for n_tokens_to_generate
-    - names that are spelled nearly so
-    - the name, here or elsewhere, that the word begins or ends with: "stop_token" for stop
+    - the name that is equal to the word
+    - names with a part that begins with the word: "tok" for n_tokens_to_generate
+    - names with a similar spelling
+    - names with which the word begins or ends: "stop_token" for stop
 
     >>> close_names("--Temp", ["--top_k", "--temperature"])
     ['--temperature']
@@ -57,7 +58,8 @@ def close_names(word, names):
         return []
     own = {normalized(name): name for name in names}
     others = {other: name for name in names for other in names_elsewhere(name)}
-    name_of = own | others | own  # ours are first, and count where both are spelled alike
+    # {spelling: our name}; own stands first for the order, and last to win over an equal spelling
+    name_of = own | others | own
     if typed in name_of:
         return [name_of[typed]]
     beginning = [known for known in name_of if f"_{typed}" in f"_{known}"]
@@ -84,8 +86,10 @@ def names_elsewhere(name):
 
 
 def unknown_message(kind, word, names, expected=""):
-    """The error message for a word that is none of `names` (a list of str): it lists the close
-    names; without any, the text `expected`, or all names. kind: "command", "flag" or "argument".
+    """The error message (str) for a word that is none of `names`, a list of str. It lists the close
+    names; if there is none, it says the text `expected`, or lists all names.
+
+    kind: what the word should be: "command", "flag" or "argument"
     """
     close = " or ".join(close_names(word, names))
     return f"unknown {kind} {word!r}: expected {close or expected or ', '.join(names)}"

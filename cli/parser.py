@@ -33,12 +33,12 @@ class Flag:
     reader: Callable | None
 
     def parse(self, text):
-        """The value in a text: what `reader` returns, else a value of the type of the default.
-        The text of a flag that may be repeated is the JSON list of its values, as normalize_words
-        writes it; their tuple is returned, and a value may be empty.
+        """Convert a text (str) to the value of the flag: with `reader`, or without one to the
+        type of the default. If the flag may be repeated, the text is a JSON list of its values, as
+        normalize_words writes it, and the value is a tuple; its items may be empty.
 
-        Raises SettingError if the text has no such value, or is empty: a shell makes an empty text
-        of a variable that is not set.
+        Raises SettingError if the text cannot be converted, or is empty, because a shell makes an
+        empty text of a variable that is not set.
         """
         expected_type = type(self.default)
         if expected_type is tuple:  # the flag may be repeated
@@ -57,14 +57,14 @@ class Flag:
 
 
 def flags_in(group):
-    """The list of Flags of a dataclass of flags, such as cli.flags.Settings.
+    """The list of Flags of `group`, a dataclass of flags such as cli.flags.Settings.
 
-    A flag has the heading of the most general class that declares it; None if that is the dataclass
-    of the command itself, without a heading.
+    The heading of a Flag is that of the first base class that declares it; None if only `group`
+    itself declares it, and has no heading.
     """
     flags = []
     for field in dataclasses.fields(group):
-        bases = reversed(group.__mro__)
+        bases = reversed(group.__mro__)  # the most general class first
         cls = next(base for base in bases if field.name in inspect.get_annotations(base))
         is_own = cls is group and "heading" not in vars(group)
         heading = None if is_own else cls.heading
@@ -74,8 +74,8 @@ def flags_in(group):
 
 
 def groups_of(command):
-    """Return ({parameter: the dataclass of flags that annotates it}, whether the function also
-    takes words without a flag), for a command function.
+    """The parameters of a command function: ({parameter: the dataclass of flags that annotates it},
+    whether there are others, which take words without a flag).
     """
     parameters = inspect.signature(command).parameters.values()
     groups = {p.name: p.annotation for p in parameters if dataclasses.is_dataclass(p.annotation)}
@@ -89,12 +89,12 @@ def flags_of(command):
 
 
 def normalize_words(words, flags, takes_words):
-    """Write each flag of a command line as one word, after the words without a flag.
+    """Rewrite the words of a command line: words without a flag first, then one word for each flag.
 
     ["--K", "4", "a", "--json"] -> ["a", "--K=4", "--json=True"]
 
-    flags: {name: Flag} of the command; takes_words: whether it takes words without a flag. Returns
-    None if a word asks for help. Raises InputError for an unknown word or a missing value.
+    words: a list of str; flags: {name: Flag}; takes_words: whether words without a flag are allowed
+    Returns a list, or None to show help. Raises InputError for an unknown word or a missing value.
     """
     remaining, plain, values = list(words), [], {}
     while remaining:
@@ -122,7 +122,7 @@ def normalize_words(words, flags, takes_words):
 
 
 def refuse_word(word, flags):
-    """Raise InputError for a word that is none of flags ({name: Flag}); it names close flags."""
+    """Raise InputError for a word that is none of flags ({name: Flag}); it lists close names."""
     from cli.hints import unknown_message  # here: a word that is known needs no hint
 
     if not word.startswith("-"):
@@ -132,10 +132,10 @@ def refuse_word(word, flags):
 
 
 def call(command, words, program=None):
-    """Run a command function with the words of a command line, or print its help if a word asks
-    for it. Raises InputError for an unknown flag and for a value that cannot be used.
+    """Run a command function with the words of a command line (a list of str), or print its help if
+    a word asks for help. Raises InputError for an unknown flag and a value that cannot be used.
 
-    program: what stands after "python" in its help; by default main.py and the function's name
+    program: what stands after "python" in the help; None is main.py and the function's name
     """
     flags = flags_of(command)
     groups, takes_words = groups_of(command)

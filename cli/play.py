@@ -28,11 +28,12 @@ REDIRECT = """<!doctype html>
 
 @contextmanager
 def open_in_browser(address):
-    """Open an address in a browser while the block runs; on a thread, because some browsers return
-    only when they are closed.
+    """Open an address in a browser, on a thread, because some browsers return only when they are
+    closed. A context manager: leaving its block deletes the file below.
 
-    Every user of a machine can read the arguments of a browser in the process list. These name a
-    file that only its owner can read, and that leads to the address and its token.
+    Every user of a machine can read the arguments of a browser in the process list. So the browser
+    gets the name of a file that only its owner can read, and that redirects to the address, which
+    holds the token.
     """
     with TemporaryDirectory() as folder:  # for its owner alone
         file = Path(folder) / "play.html"
@@ -73,8 +74,8 @@ def play(settings: PlaySettings):
     kernels = kernels_in(run_settings, pair)
 
     def describe(prompt, **changes):
-        """What the page says of a run of this Prompt: the dict of describe_run. changes: values of
-        flags in place of those of the command line.
+        """Return what the page shows of how the run of a Prompt was made, the dict of describe_run.
+        changes: values of flags that replace those of the command line
         """
         as_json = run_settings.replace(**changes).as_json(prompt.text, prompt.seed)
         return describe_run(as_json, prompt.ids, DEFAULTS, kernels)
@@ -84,7 +85,7 @@ def play(settings: PlaySettings):
         with tqdm(leave=False, disable=None) as bar:
 
             def tell(done=None, total=None):
-                """Draw the bar: so many tokens or rules are done, of so many (None: as before)."""
+                """Draw the bar: `done` tokens or rules of `total`; if None, as it was before."""
                 if total:
                     bar.total, bar.n = total, done
                 bar.refresh()

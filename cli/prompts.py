@@ -33,7 +33,7 @@ BUILT_IN = "the built-in prompts"
 
 
 def prompt_of_record(record, where):
-    """The prompt in a JSON value, which is a str or an object with one of FIELDS.
+    """The prompt (str) in a JSON value, which is a str, or a dict with one of FIELDS.
 
     {"instruction": "Add.", "input": "1 and 2"}  ->  "Add.\\n1 and 2"
     {"turns": ["How far?", "And back?"]}  ->  "How far?"
@@ -51,7 +51,7 @@ def prompt_of_record(record, where):
         texts.append(fields.get("input") or "")
     if not texts or not all(isinstance(text, str) for text in texts):
         raise InputError(f"{where}: expected text under one of {', '.join(FIELDS)}")
-    return "\n".join(filter(None, texts))
+    return "\n".join(text for text in texts if text)  # an empty "input" adds no line
 
 
 def is_json(text, expected_type):
@@ -63,10 +63,11 @@ def is_json(text, expected_type):
 
 
 def hellaswag_contexts(lines):
-    """The contexts in a file of HellaSwag's form, as a list of (line number from 1, context).
+    """The contexts in the lines of a file in HellaSwag's form: [(line number from 1, context)].
+    Returns [] for a file of another form, and for a single block of six lines, because that could
+    as well be six prompts, the second of which is a number.
 
-    lines: all lines of the file. Returns [] if they are not two or more blocks of six lines: one
-    block could as well be six prompts, the second of which is a number.
+    lines: all lines of the file, a list of str
     """
     if not lines[-1]:
         lines = lines[:-1]  # the last line break begins no line
@@ -79,10 +80,11 @@ def hellaswag_contexts(lines):
 
 
 def parse_prompts(path):
-    """Read a file of prompts in any form. Returns ([(place, prompt)], the form in words, such as
-    "JSON Lines"). A place in the file is "line 3", or "item 3" of a JSON array.
+    """Read a file of prompts in any form that the head of this module lists. Returns
+    ([(place in the file, prompt)], the form in words). A place is "line 3", or "item 3" of a JSON
+    array; a form is "JSON Lines", for example.
 
-    Raises InputError for a file or a prompt that cannot be read.
+    Raises InputError if the file or a prompt cannot be read.
     """
     lines = read_lines(path)
     filled_lines = [(f"line {i}", line) for i, line in enumerate(lines, 1) if line.strip()]
@@ -154,9 +156,9 @@ def select_fitting(name, prompts, encode, max_tokens, n_prompts=0):
 
 
 def choose_prompts(path, n_prompts, encoder, max_tokens):
-    """Select the first n_prompts prompts of up to max_tokens tokens; n_prompts 0 is all.
+    """Read and encode prompts, and select the first n_prompts (0: all) of up to max_tokens tokens.
 
-    path: a file of prompts, or "" for the built-in stories
+    path: a file of prompts, or "" for the built-in stories. encoder: the target's tokenizer
     Returns (a list of token ids for each prompt, how many longer prompts were skipped). Prints on
     stderr what was read and skipped. Raises InputError if the file or a prompt cannot be used, or
     none fits.

@@ -43,8 +43,11 @@ def read_bytes(path, max_bytes=MAX_BYTES):
 
 
 def read_lines(path, max_bytes=MAX_BYTES):
-    """The lines of a text file as a list of str, without line ends and byte order mark. Raises
-    InputError like read_bytes, and for a line that is not UTF-8.
+    """The lines of a text file as a list of str, without line ends and byte order mark. A file of
+    .gz or .bz2 is unpacked. The last item is "" if the file ends in a line end.
+
+    Raises InputError if the file cannot be read, is damaged, has more than max_bytes, or has a line
+    that is not UTF-8.
     """
     data = read_bytes(path, max_bytes)
     try:
@@ -84,10 +87,10 @@ def list_of(check, min_length=0):
 
 
 def check_fields(record, checks, where, expected):
-    """Raise InputError if a JSON value is no object, or a field of it fails its check.
+    """Raise InputError if `record`, a JSON value, is no object, or a field fails its check.
 
-    checks: {name of a field: function value -> bool}; a missing field has the value None
-    where, expected: for the message, the place in a file and what is expected there
+    checks: {name of a field: function, value -> bool}; a missing field has the value None
+    where, expected: the place in a file, and what is expected there, in words for the message
     """
     if not is_object(record):
         raise InputError(f"{where}: is no JSON object; {expected}")

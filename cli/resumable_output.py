@@ -53,8 +53,9 @@ class ResumableLines:
     def __init__(self, path, header):
         """Open and lock FILE.partial, and read the lines that an interrupted run left.
 
-        header: a JSON value that identifies the run; it is no line of FILE. Raises InputError if
-        the partial file is of another run, damaged, locked, or cannot be written.
+        path: FILE. header: a JSON value that identifies the run; FILE does not hold it
+        Raises InputError if the partial file has another header, is damaged, is locked by another
+        run, or cannot be written.
         """
         self.path, self.partial = Path(path), Path(f"{path}.partial")
         try:
@@ -82,9 +83,10 @@ class ResumableLines:
             raise InputError(f"{self.partial}: {problem}") from None
 
     def read_stored(self, header):
-        """Return {place: line} of the complete lines in the partial file. header: the bytes of its
-        first line. Cuts off an incomplete last line, and writes the header into an empty file.
+        """Return {place: line} of the complete lines in the partial file. Cuts an incomplete last
+        line off the file, and writes the header into an empty file.
 
+        header: the first line, as bytes
         Raises InputError if the file begins with another header, or a line is damaged.
         """
         self.file.seek(0)
@@ -119,7 +121,8 @@ class ResumableLines:
         """Append the line of a place to the partial file. A Failed value is not written, so that
         the next run tries this place again. Raises OSError if the disk is full.
 
-        value: a JSON value; fields: put before its own fields, if it is an object
+        place: a number from 0. value: a JSON value, or Failed
+        fields: more fields of the line, before those of the value, which is then a dict
         """
         if isinstance(value, Failed):
             return
@@ -130,13 +133,14 @@ class ResumableLines:
         self.stored[place] = line  # only now, because the disk may be full
 
     def append(self, line):
-        """Write a line at the next free place."""
+        """Append a line, a JSON value, at the next place, if all places before it have lines."""
         self.write(len(self.stored), line)
 
     def finish(self, first=(), last=()):
         """Write FILE, compressed if its name ends in .gz, and delete the partial file. FILE has the
-        JSON values `first`, the stored lines in order of their places, then the values `last`.
+        lines `first`, the stored lines in order of their places, then the lines `last`.
 
+        first, last: lists of JSON values
         Raises OutputAppeared if FILE exists by now; the lines are then in another file, which the
         error names.
         """

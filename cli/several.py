@@ -18,7 +18,7 @@ from decoding.together import decode_in_batches
 
 def generate_several(texts, settings, output):
     """Load the models, decode several prompts in batches, and print their results or write them to
-    --out. texts, settings, output: the Texts, Settings and Output that generate takes.
+    the file of --out. texts, settings, output: the groups of flags of `generate`
 
     Raises InputError if a model or prompt cannot be used, or if prompts failed on a cluster.
     """
@@ -50,11 +50,11 @@ def generate_several(texts, settings, output):
     prompt_name = lambda prompt: f"prompt {prompt.number}"
 
     def decode(prompts):
-        """Decode Prompts, and yield the JSON object of each as a dict, or Failed. Adds the number
-        of tokens of each text to n_written. Raises InputError at the end if prompts failed.
+        """Decode a list of Prompts. Yields for each its JSON object as a dict, or Failed. Adds the
+        number of tokens of each text to n_written. Raises InputError at the end if prompts failed.
         """
         summaries = run_prompts(executor, function, prompts, batch_size, prompt_name)
-        # summaries come first in zip, because they raise that error behind the last one
+        # `summaries` stands first, so that zip asks it for one more item, and it raises that error
         for summary, prompt in zip(summaries, prompts):
             if not isinstance(summary, Failed):
                 n_written.extend(len(summary[name]["token_ids"]) for name in settings.decoders)
@@ -80,8 +80,10 @@ def generate_several(texts, settings, output):
 
 
 def print_totals(totals, n):
-    """Print the speed of each decoder with n prompts at a time, and their ratio if there are two.
+    """Print the speed of each decoder, and with two decoders the ratio of the speeds.
+
     totals: {decoder: (number of tokens, seconds)} of all prompts together
+    n: how many prompts were decoded at a time
     """
     print(f"{plural(n, 'prompt')} at a time, with prefill:")
     speeds = {decoder: n_tokens / seconds for decoder, (n_tokens, seconds) in totals.items()}
@@ -114,10 +116,10 @@ def print_result(settings, pair, prompt, results, output, alone):
 
 
 def write_results(decode, settings, prompts, output):
-    """Decode the Prompts whose results an interrupted run has not stored, and write the file of
-    --out, a line for each prompt. With --json, prints these lines too. Draws a progress bar.
+    """Write the file of --out, a line for each Prompt. Decodes only the Prompts whose results an
+    interrupted run has not stored. Draws a progress bar; with --json, prints the lines, too.
 
-    decode: a function list of Prompts -> iterator of a dict or Failed for each
+    decode: a function, list of Prompts -> iterator with a dict or Failed for each Prompt
     Raises InputError if a prompt failed; the other results are stored for the next run.
     """
     prompt_settings = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]

@@ -10,12 +10,12 @@ from decoding.load import AUTO
 
 
 def underlined(text):
-    """The text and a line of dashes below it, as long."""
+    """The text (str), and below it a line of as many dashes."""
     return f"{text}\n{'-' * len(text)}"
 
 
 def note_early_ends(settings, pair, prompts):
-    """Print on stderr which of these Prompts have texts that the end of the context cuts short."""
+    """Print a line on stderr for each of these Prompts whose text the end of the context cuts."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         n_left = pair.target.config.n_ctx - len(prompt.ids)
@@ -81,8 +81,8 @@ class Screen:
         note_mistake(settings)
 
     def begin(self, run, decoder):
-        """Print the heading of a decoder ("autoregressive" or "speculative"), whose Run begins.
-        Returns the list of watchers for Run.finish.
+        """Print the heading of a decoder ("autoregressive" or "speculative") before its Run. Return
+        the list of watchers, functions that Run.finish calls with each Round.
         """
         speculates = run.pair.draft is not None
         if not self.output.json:
@@ -114,7 +114,7 @@ class Screen:
             print(f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """Print the JSON object of the prompt (a dict), or its figures in words; write --report."""
+        """Print the prompt's JSON object (a dict) or its figures; write the page of --report."""
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -193,7 +193,7 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's rule and loop are, from a JSON object. Returns if the rule is."""
+    """Print how exact a reader's rule and loop are, from a dict. Returns whether the rule is exact."""
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"

@@ -44,8 +44,8 @@ class Texts(Group):
 
     @cached_property
     def by_place(self):
-        """{place, such as "line 3" of a file, or number: prompt}. The first use reads the file or
-        standard input.
+        """{place: prompt}; a place is "line 3" of a file, or the number of a --prompt from 1. The
+        first use reads the file or standard input.
         """
         if not self.prompts:
             return {n: read_prompt(text) for n, text in enumerate(self.prompt, 1)}
@@ -54,10 +54,10 @@ class Texts(Group):
         return read_prompts(self.prompts)
 
     def encode(self, pair, seed):
-        """Encode the texts for a Pair to a list of Prompts; prompt n has the seed + n - 1.
+        """Encode the texts for a Pair to a list of Prompts; prompt n has the seed `seed + n - 1`.
 
-        Prompts of a file that are too long are left out, and named on stderr. Raises InputError for
-        other prompts that are too long, if none is left, and for what cannot be encoded.
+        A prompt of a file that is too long is left out, and named on stderr. Raises InputError if
+        another prompt is too long, if no prompt is left, or if one cannot be encoded.
         """
         if self.prompt_ids:
             tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
@@ -104,8 +104,8 @@ def has_several_results(texts, output):
 
 
 def check_combination(texts, settings, output):
-    """Read the prompts, before models are loaded. Raises InputError for flags that cannot be given
-    together, for prompts that cannot be read and for files that cannot be written.
+    """Check flags, read the prompts, and check output files, all before models are loaded. Raises
+    InputError for flags that exclude each other, and for files that cannot be read or written.
     """
     check_conflicts(settings, output)
     if has_several_results(texts, output):
@@ -123,8 +123,8 @@ def check_combination(texts, settings, output):
 
 
 def read_prompt(prompt):
-    """The prompt itself; for "-", read standard input, and return its text without the last line
-    break. Raises InputError if that is not UTF-8.
+    """Return the prompt (str); for "-", read standard input, and return its text without the last
+    line break. Raises InputError if standard input is not UTF-8.
     """
     if prompt != "-":
         return prompt

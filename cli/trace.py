@@ -29,11 +29,11 @@ class Trace:
         print(f"round  accepted  text    {legend}", flush=True)
 
     def paint(self, text, colour):
-        """The text in a colour of SOURCES, if the terminal shows colours."""
+        """Colour a text (str) for the terminal, if it shows colours. colour: a code, as "1;31"."""
         return f"\x1b[{colour}m{text}\x1b[0m" if self.coloured else text
 
     def marked(self, text, source):
-        """A text with the marks and the colour of a source of tokens, which is a key of SOURCES."""
+        """Put the marks and the colour of a token's source, a key of SOURCES, on a text (str)."""
         _, before, after, colour = SOURCES[source]
         return self.paint(before + text + after, colour)
 

@@ -5,7 +5,7 @@ from decoding.load import AUTO
 
 
 def parse_list(name, text, convert=str):
-    """The items of "A,B" as a list; convert, a function such as float, makes each text a value.
+    """Split "A,B" to the list [convert("A"), convert("B")]; convert: a function of a str.
 
     Raises SettingError for the flag `name` if an item is empty, repeated or cannot be converted.
     """
@@ -45,5 +45,5 @@ def check_length(name, n_tokens, room):
 def check_choice(name, value, *choices):
     """Raise SettingError for the flag `name` if its value is none of the choices."""
     if value not in choices:
-        expected = " or ".join(filter(None, [", ".join(choices[:-1]), choices[-1]]))  # A, B or C
+        expected = ", ".join(choices[:-1]) + (" or " if choices[1:] else "") + choices[-1]
         raise SettingError(name, f"{value!r}: expected {expected}")
