@@ -59,11 +59,11 @@ class EnumeratingRng:
         return options[option]
 
     def sample(self, p):  # [n_vocab] -> token
-        """Choose a token of the distribution p. Adds to the trail, like `choose`."""
+        """Choose a token of the distribution p, and add the choice to the trail."""
         return self.choose(p)
 
     def accept(self, ratio):
-        """Toss a coin: True with probability min(1, ratio). Adds to the trail, like `choose`."""
+        """Toss a coin: True with probability min(1, ratio). Adds the choice to the trail."""
         p_true = min(ratio, 1)
         return self.choose([1 - p_true, p_true]) == 1
 

@@ -26,7 +26,7 @@ class CheckedRng:
         self.rng, self.samples = rng, []
 
     def sample(self, p):  # [n_vocab] -> token
-        """Sample a token from p, and add both to `samples`. Raises WrongAnswer if p is no
+        """Sample a token from p, and append (p, token) to `samples`. Raises WrongAnswer if p is no
         distribution.
         """
         p = to_array(p, f"sample({p!r}): expected probabilities")

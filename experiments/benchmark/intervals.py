@@ -76,7 +76,8 @@ def share_interval(successes, trials, n_same=1):
 
 def score_bound(share, n, side):
     """Return the lower (side -1) or upper (side 1) bound of the 95 % score interval with continuity
-    correction (Newcombe 1998, method 4), for a share that was seen in n independent trials.
+    correction (Newcombe 1998, method 4), for a share, from 0 to 1, of n independent trials. n may
+    be a fraction.
     """
     # the continuity correction: half a trial outwards
     share = min(1, max(0, share + side / (2 * n)))

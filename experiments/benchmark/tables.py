@@ -258,7 +258,9 @@ def prompt_paragraphs(rows):
 
 
 def paragraphs_of_batches(rows):
-    """Yield the paragraphs about batches: a table of speeds, and a legend. rows: dicts"""
+    """Yield the paragraphs (texts) about batches: a table of speeds, and a legend. rows: the
+    rows of the results, a list of dicts
+    """
     common, differing = split_common_columns(rows, VARIANT)
     yield common
     yield table(rows, differing + BATCHES)

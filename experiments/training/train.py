@@ -103,7 +103,7 @@ class TargetSettings(TrainingSettings):
     steps: int = flag(4000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
 
     def check(self):
-        """Raise SettingError if --start is missing: for --layers, or for a size not in SIZES."""
+        """Raise SettingError for --layers, or a size that is not in SIZES, without --start."""
         if self.layers and not self.start:
             problem = f"{self.layers}: expected --start, the model whose layers are kept"
             raise SettingError("layers", problem)

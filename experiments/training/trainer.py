@@ -82,6 +82,7 @@ def make_distillation_losses(teacher):
 
 def orthogonalize(matrix):  # [n, m] -> [n, m]
     """Return a matrix with all singular values brought near 1, by Newton-Schulz iteration."""
+    # Jordan et al.'s coefficients: s -> a s + b s^3 + c s^5 brings s, from 0 to 1, near 1
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
     x = matrix.T if tall else matrix
@@ -116,8 +117,8 @@ class Muon(torch.optim.Optimizer):
 
 
 def new_optimizers(model, learning_rate):
-    """Make the optimizers of a torch module, [Muon, AdamW]: Muon moves the weight matrices, AdamW
-    the embeddings, norms and biases.
+    """Make the optimizers of a torch module, a list [Muon, AdamW]: Muon moves the weight matrices,
+    AdamW the embeddings, norms and biases. Both begin with learning_rate, a float.
     """
     matrices, other_parameters = [], []
     for name, p in model.named_parameters():
