@@ -33,7 +33,7 @@ class Flag:
     reader: Callable | None
 
     def parse(self, text):
-        """Convert a text (str) to the value of the flag: with `reader`, or without one to the
+        """Convert a text (str) to the value of the flag: with `reader`, or without a reader to the
         type of the default. If the flag may be repeated, the text is a JSON list of its values, as
         normalize_words writes it, and the value is a tuple; its items may be empty.
 

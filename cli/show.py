@@ -193,7 +193,7 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's rule and loop are, from a dict. Returns whether the rule is exact."""
+    """Print how exact a reader's rule and loop are, from a dict. Returns whether the rule is."""
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"

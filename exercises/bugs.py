@@ -46,7 +46,7 @@ def source_lines(name):
 def without_docstring(source):
     """The lines of a function's source, a list without the docstring. `def ...:` is one line."""
     lines = source.splitlines()
-    first_statement = ast.parse(source).body[0].body[0]
+    first_statement = ast.parse(source).body[0].body[0]  # of the function
     has_docstring = isinstance(first_statement, ast.Expr)
     return lines[:1] + lines[first_statement.end_lineno if has_docstring else 1 :]
 

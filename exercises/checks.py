@@ -421,7 +421,9 @@ def check_two_drafts_10(answer):
 
 
 def rounds_to_check():
-    """Yield (target, draft model, K) of the rounds that check a rule, easy rounds first."""
+    """Yield (target, draft model, K) of the rounds that check a rule, easy rounds first. The models
+    are functions of a text -> [n_vocab].
+    """
     bonus = np.array([0.2, 0.3, 0.5])
     yield ModelByLength(P, bonus), ModelByLength(Q), 1
     yield ModelByLength(P, bonus), ModelByLength(P), 1
@@ -483,7 +485,7 @@ def check_round(answer, block):
         figures = f"; on average {n_kept:.4f} drafts are kept, by {right_rule} {expected:.4f}"
         require_same_texts(texts, target, K + 1, case, figures=figures)
         require_kept(n_kept, expected, case, figures)
-    # the note is about the last round
+    # the sentence is about the last round: its target, draft model, K and n_kept
     max_kept = expected_kept(target, draft_model, K, block=True)
     keeps = f"of {K} drafts it keeps {n_kept:.2f} on average"
     return f"{keeps}; the most that an exact round can keep is {max_kept:.2f}"

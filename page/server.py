@@ -239,6 +239,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def require(condition, status, reason):
-    """Raise RequestError(status, reason) unless the condition is true."""
+    """Raise RequestError(status, reason) unless the condition is true. status: of HTTP, an int"""
     if not condition:
         raise RequestError(status, reason)
