@@ -114,8 +114,8 @@ NOTE_FIELDS = "draft p q overlap coins numbers support likely residual".split()
 
 
 def round_data(note, texts: list[str]) -> dict:
-    """The numbers of one round that the page shows, a dict for JSON: the fields of its Round, the
-    NOTE_FIELDS, the texts of its tokens ("shown"), and the "seconds" of [draft, target, rest].
+    """What the page shows of one round, a dict for JSON: counts, tokens and sources of its Round,
+    the NOTE_FIELDS, the texts of its tokens ("shown"), and "seconds": [draft, target, rest].
 
     note: the page.rounds.Note of the round
     texts: the text of each token that the round wrote
