@@ -137,7 +137,7 @@ function showHead(run) {
       + `${n - f.accepted} of its own.`, run.speedup
       && ` Guessing and the longer passes take time too: in all, ${times(run.speedup)} as fast.`),
     f.acceptance_rate !== null && make("li", `${plural(f.drafted, "guess")}: ${f.accepted} `
-      + `accepted, ${f.examined - f.accepted} rejected, ${f.drafted - f.examined} dropped unexamined. `
+      + `accepted, ${f.examined - f.accepted} rejected, ${f.drafted - f.examined} dropped after those. `
       + `Accepted of the ${f.examined} examined: ${percent(f.acceptance_rate)}`
       + (run.coupled && f.usual_acceptance_rate !== null ? "; by the token rule it would be "
         + `${percent(f.usual_acceptance_rate)}.` : ".")),

@@ -205,7 +205,7 @@ function showStep(step) {
     `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
       + `Writing one token alone takes it ${ms(median(run.plain.seconds))}.`,
     `${quoted(round.draft[i])} is rejected: ${why}`
-      + (i + 1 < n ? " The guesses after it are dropped." : ""),
+      + (i + 1 < n ? " The guesses after it were built on it: dropped." : ""),
     `The same pass tells what the large model writes in its place: ${quoted(round.tokens[i])}. `
       + `One pass, ${plural(round.tokens.length, "token")}.`,
   ][step];
