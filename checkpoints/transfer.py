@@ -82,7 +82,7 @@ def fetch(folder_url, path):
 
 
 def size_of(part):
-    """The number of bytes in a file; 0 if it is not there."""
+    """The number of bytes in the file at a Path; 0 if the file is not there."""
     return part.stat().st_size if part.is_file() else 0
 
 
@@ -147,10 +147,10 @@ def download_rest(url, name, part, record):
 
 
 def request(url, n_have, stated):
-    """Request a file and return the reply, of which only the headers have been read.
+    """Request a file and return the requests.Response, of which only the headers have been read.
 
-    n_have: bytes that are here. stated: their metadata, or None to request the whole file. The
-    server sends only the rest if the file is still the same. Raises HttpError for a wrong URL.
+    n_have: number of bytes that are here. stated: {"etag", ...}, the file's metadata; the server
+    then sends only the rest if the file is the same. None: all. Raises HttpError for a wrong URL.
     """
     headers = {"Accept-Encoding": "identity"}
     if stated:
