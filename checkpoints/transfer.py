@@ -87,7 +87,7 @@ def size_of(part):
 
 
 def reason_for(error):
-    """Why an attempt failed, in words: the message of a Retry, else the text in FAILURES."""
+    """Why an attempt failed, in words: the text in FAILURES for the error, else its own message."""
     for types, reason in FAILURES.items():
         if isinstance(error, types):
             return reason
@@ -170,7 +170,7 @@ def require_space(part, n_bytes):
 
 
 def continues_download(reply, n_have, stated):
-    """Whether a reply holds the bytes from number n_have on of the file that `stated` describes."""
+    """Whether a requests.Response holds the bytes from n_have on of a file with stated["etag"]."""
     begins_there = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
     return begins_there and reply.headers.get("ETag") == stated["etag"]
 
@@ -216,7 +216,7 @@ def metadata_of(reply, url):
 
 
 def difference(path, stated):
-    """How a file differs from its metadata in download.json, in words; None if it does not."""
+    """How the file at a Path differs from its metadata `stated`, in words; None if it does not."""
     size = path.stat().st_size
     if stated["size"] not in (None, size):
         return f"has {size} bytes of {stated['size']}"
