@@ -62,14 +62,14 @@ HEAD_BYTES = 24 << 20  # of an output head in the trials: of a larger one, only 
 
 
 class Candidate(NamedTuple):
-    """A layout and a schedule that are tried for a weight."""
+    """A way to multiply by a weight that is timed: how it lies in memory, and on which threads."""
 
     layout: Layout
     schedule: Schedule
 
 
 def layouts_to_try(weight):
-    """[Layout] that are worth a trial for a Weight."""
+    """The layouts to time for a Weight: [Layout], uncut first, then in tiles of several widths."""
     widths = [width for width in WIDTHS if width < weight.n_out]
     tiles = [Layout(width, by_column) for width in widths for by_column in (False, True)]
     wide = [Layout(WIDE)] if weight.n_out > MANY_COLUMNS else []
@@ -77,8 +77,8 @@ def layouts_to_try(weight):
 
 
 def schedules_to_try(weight, layout, rows):
-    """[Schedule] to try for a Weight in this Layout. rows: ONE, FEW or PROMPT, the numbers of rows
-    that it is for.
+    """The schedules to time for a Weight in a Layout: [Schedule]. rows: ONE, FEW or PROMPT, a tuple
+    of the numbers of rows that the weight is to be multiplied by.
     """
     is_uncut = layout.width == ALL
     # of a smaller weight, nothing would be left for a second thread once it has begun
@@ -92,7 +92,7 @@ def schedules_to_try(weight, layout, rows):
 
 
 def candidates_of(weight, layouts, rows):
-    """[Candidate] of a Weight: each of [Layout] with its schedules. rows: ONE, FEW or PROMPT."""
+    """[Layout], each with all its schedules for a Weight: [Candidate]. rows: ONE, FEW or PROMPT"""
     return [
         Candidate(layout, schedule)
         for layout in layouts
@@ -101,9 +101,9 @@ def candidates_of(weight, layouts, rows):
 
 
 def arrange_weight(memory, weight, candidate):
-    """View memory [n_in * n_columns] as a Weight in the Candidate's layout: an array, Uncut or
-    Tiles, for `x @ arranged`. The numbers in it do not matter for a trial; columns that fill no
-    tile are left out.
+    """View the array memory [n_in * n_columns] as a Weight in the Candidate's layout. Returns an
+    array, Uncut or Tiles, for `x @ arranged`. Its numbers do not matter, because only time is
+    measured. Columns at the end that fill no whole tile are left out.
     """
     layout, schedule = candidate
     # fewer columns than the weight has, if it is a large output head
@@ -129,9 +129,9 @@ def allocate_trial_weights(weights, n_model, dtype):
     """Allocate memory for trials: [(Weight, array [n_in * n_columns])] in the order of a pass, the
     weights of a block and an output head, the next block and a head, and so on.
 
-    weights: [Weight], the output head last. n_model: how many numbers the model has. The arrays
-    take at most the memory of these, and at most about COLD_BYTES. So a weight is no longer in the
-    caches when its turn comes, as in the model.
+    weights: [Weight], the output head last. n_model: how many numbers the model has. All arrays
+    together are no larger than the model, nor than about COLD_BYTES. So each weight has left the
+    caches before its next product, as in a pass of the model.
     """
     *matrices, head = weights
     itemsize = np.dtype(dtype).itemsize
@@ -154,7 +154,7 @@ def allocate_trial_weights(weights, n_model, dtype):
 
 
 def time_candidates(trial_weights, n_rows, candidates):
-    """Time products of n_rows rows and return {Weight: {Candidate: seconds}}.
+    """Time products of n_rows rows. Returns {Weight: {Candidate: mean seconds of a product}}.
 
     trial_weights: [(Weight, array)], from allocate_trial_weights; candidates: {Weight: [Candidate]}
     """
@@ -166,7 +166,7 @@ def time_candidates(trial_weights, n_rows, candidates):
         trials = {}
         for weight, tried in candidates.items():
             on_n_threads = [c for c in tried if c.schedule.n_threads == n_threads]
-            trials[weight] = on_n_threads or tried  # a weight that is never shared takes part
+            trials[weight] = on_n_threads or tried  # else it would not fill the caches
         # a pass multiplies each weight len(trial_weights) / len(trials) times
         n_candidates = max(len(tried) for tried in trials.values())
         n_passes = math.ceil(SAMPLES * n_candidates * len(trials) / len(trial_weights))
@@ -181,21 +181,21 @@ def time_candidates(trial_weights, n_rows, candidates):
 
 
 def mean_of_faster_half(times):
-    """The mean of the faster half of a list of seconds. (Other programs slow some trials.)"""
+    """The mean of the faster half of a list of seconds: other programs slow some trials."""
     return mean(sorted(times)[: len(times) // 2 + 1])
 
 
 def shuffled_forever(candidates, rng):
-    """Yield all of a list in random order, then again in a new random order, without end. rng: a
-    random.Random
+    """Yield the items of the list `candidates` in random order, then again in a new random order,
+    without end. rng: a random.Random
     """
     while True:
         yield from rng.sample(candidates, len(candidates))
 
 
 def time_product(n_rows, weight, memory, candidate):
-    """Time one product of n_rows rows by a Weight, arranged in `memory` as the Candidate says, and
-    the layer norm after it, which waking threads may slow down. Returns seconds.
+    """Time one product of n_rows rows by a Weight whose array `memory` [n_in * n_columns] lies as
+    the Candidate says, and a layer norm after it, which waking threads may slow. Returns seconds.
     """
     w = arrange_weight(memory, weight, candidate)
     x = np.ones((n_rows, weight.n_in), memory.dtype)
@@ -209,7 +209,7 @@ def time_product(n_rows, weight, memory, candidate):
 
 
 def choose_by_trial(weights, n_model, dtype):
-    """Time all candidates and return {Weight: its fastest Kernel}.
+    """Time ways to multiply by each weight, for some seconds. Returns {Weight: its fastest Kernel}.
 
     weights: [Weight], the output head last; n_model: how many numbers the whole model has
     """
@@ -238,8 +238,8 @@ def choose_by_trial(weights, n_model, dtype):
 
 
 def best_layout(layouts, times_of_one, times_of_few):
-    """The best of [Layout]. One row, as in drafting and plain decoding, counts as much as the few
-    rows of a verification.
+    """The Layout of [Layout] with the least time. The time for one row, as in drafting and plain
+    decoding, counts as much as the time for the few rows of a verification.
 
     times_of_one: {Candidate: seconds} for one row; times_of_few: [{Candidate: seconds}], a dict for
         each small number of rows
@@ -256,8 +256,8 @@ def best_layout(layouts, times_of_one, times_of_few):
 
 
 def best_schedule(weight, times):
-    """The best Schedule of a Weight. times: [{Candidate: seconds}], a dict for each number of rows;
-    all count equally.
+    """The Schedule of a Weight with the least time; MIN_GAIN says when sharing must win clearly.
+    times: [{Candidate: seconds}], a dict for each number of rows, which all count equally
     """
     is_large = weight.size > LARGE_WEIGHT
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     """The number of threads this process may use: the smallest of CPU affinity, cgroup quota, and
-    the variables OMP_NUM_THREADS and OPENBLAS_NUM_THREADS. cgroup: path of the file with the quota
+    OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in the dict environ. cgroup: path of the quota's file
     """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]

@@ -28,8 +28,8 @@ def synchronize():
 
 
 def plan_layouts(config, dtype, half=False):
-    """A function lay_out(w) that copies a weight to the GPU, as a Half if `half`, for
-    `x @ lay_out(w)`. It raises CuPy's MemoryError if the GPU is full. config and dtype, which the
-    NumPy backend needs here, are not used.
+    """Return a function lay_out(w) that copies an array w to the GPU and returns a CuPy array, or a
+    Half if `half`, for `x @ lay_out(w)`. lay_out raises CuPy's MemoryError if the GPU is full.
+    config and dtype are not used: the NumPy backend's function of this name needs them.
     """
     return Half if half else cupy.asarray

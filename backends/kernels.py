@@ -27,9 +27,9 @@ EXACT_WIDTH, EXACT_THREADS, SHARED_EXACT = 64, 4, 500_000
 
 
 def choose_kernels(config, dtype, kernel=None, exact=False):
-    """Return {Weight: Kernel} for a model with this Config: the given Kernel for all, or for each
-    weight the fastest in trials, which take up to a few seconds. With exact, each is that of
-    `exact_kernel`, and nothing is timed. dtype: that of the weights
+    """Return {Weight: Kernel} for a model with this gpt2.Config: the given Kernel for all weights,
+    or if it is None, for each the fastest in trials, which take up to a few seconds. With exact,
+    nothing is timed: `exact_kernel` gives each Kernel. dtype: of the weights
     """
     weights = weights_of(config)
     if exact:
@@ -42,8 +42,8 @@ def choose_kernels(config, dtype, kernel=None, exact=False):
 
 
 def exact_kernel(weight, kernel=None):
-    """The Kernel that multiplies one row at a time, in the layout of the given kernel, or in one
-    that depends on the weight's shape only. So every run gives the same bits.
+    """The Kernel that multiplies a Weight by one row at a time, so every run gives the same bits.
+    Layout and threads are those of `kernel`, a Kernel; if None, they depend on the size only.
     """
     if kernel is None:
         n_threads = EXACT_THREADS if weight.size > SHARED_EXACT else 1
@@ -56,7 +56,7 @@ def layout_function(config, dtype, kernels, exact=False):
     weight [n_in, n_out] into the layout of its kernel, for `x @ lay_out(w)`. A weight that its
     kernel leaves uncut, on one thread, is returned as it is.
 
-    kernels: {Weight: Kernel}. Call lay_out for the matrices of matrices_of, and for the head.
+    kernels: {Weight: Kernel}. Call lay_out once for each matrix of the blocks, and for the head.
     """
     sizes = [
         padded_size(*shape, kernels[Weight.of(*shape)].layout) for shape in matrices_of(config)
@@ -82,10 +82,10 @@ def layout_function(config, dtype, kernels, exact=False):
 
 
 def plan_layouts(config, dtype, kernel=None, exact=False):
-    """Choose a kernel for each weight, and return the function lay_out(w) of `layout_function`.
-
-    kernel: a Kernel for all weights; None times candidates. exact: rows are multiplied one at a
-        time, so the bits of a row do not depend on the others; nothing is timed
+    """Choose a kernel for each weight, and return a function lay_out(w), which copies a weight into
+    the layout of its kernel, for `x @ lay_out(w)`.
+    kernel: a Kernel for all weights; if None, candidates are timed. exact: rows are multiplied one
+        at a time, so the bits of a row do not depend on the other rows; nothing is timed
     """
     # the trials come first: their memory and the model's are not to be in use at once
     return layout_function(config, dtype, choose_kernels(config, dtype, kernel, exact), exact)
@@ -104,8 +104,8 @@ def parse_kernel(name):
 
 
 def kernels_of(model):
-    """The kernels of a Model in words: {"mlp.c_fc 768x3072": "uncut; for 1/few/many ..."}, for the
-    weights of the first block and the output head. All blocks have the same.
+    """The kernels of a utils.Model in words, as a dict such as {"mlp.c_fc 768x3072": "uncut; 1/2/2
+    threads"}: of the first block's weights, like those of all blocks, and of the output head.
     """
     weights = {}
     for block in model.params.get("blocks", [])[:1]:  # Medusa's heads have no blocks

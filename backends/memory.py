@@ -35,8 +35,8 @@ def cache_bytes(config, dtype=np.float32):
 
 
 def available_bytes():
-    """The bytes that this process can still allocate: the least of what the machine has free and
-    what its control groups allow. Infinity if no file of the system says it, as on macOS.
+    """The bytes that this process can still allocate: the smallest of what the machine has free and
+    what each of its control groups still allows. Infinity if no file says that, as on macOS.
     """
     free_kilobytes = re.findall(r"(?m)^MemAvailable:\s+(\d+) kB", read_text(PROC / "meminfo"))
     n_bytes = [1024 * int(n) for n in free_kilobytes]

@@ -49,8 +49,8 @@ def ceil_div(a, b):
 
 @cache
 def ranges(n, n_threads, ahead):
-    """Cut 0 to n into n_threads ranges [(start, end)]. The first is longer by `ahead`; the others
-    are empty if n is no more than that.
+    """Cut 0 to n into n_threads ranges [(start, end)], without `end`. The first range is longer by
+    `ahead` than the others, which are empty if n is no more than `ahead`.
 
     >>> ranges(10, 3, 4)
     [(0, 6), (6, 8), (8, 10)]
@@ -85,7 +85,7 @@ class Bell:
         self.rung[0] = True
 
     def spin(self):
-        """Return a pause after the bell has rung, or after SPINS looks."""
+        """Read the byte until the bell has rung, at most SPINS times, and return after a pause."""
         np.logical_or.reduceat(self.looks, self.parts)
 
     def get(self, queue):
@@ -100,10 +100,10 @@ class Bell:
 
 
 def worker_loop(inbox, bell):
-    """Run the work that a caller puts into the queue `inbox`, without end. The caller rings `bell`.
+    """Run all work that arrives in the queue `inbox`, without end. A caller then rings `bell`.
 
     Work is (function, start, end, done, done_bell). After function(start, end), None or the error
-    that it raised goes into the caller's queue `done`, and done_bell tells the caller.
+    that it raised is put into the queue `done`, on which the caller waits, and done_bell is rung.
     """
     while True:
         function, start, end, done, done_bell = bell.get(inbox)
@@ -117,7 +117,7 @@ def worker_loop(inbox, bell):
 
 
 def off_cpu():
-    """Seconds for which this thread has not run, counted from some fixed moment."""
+    """Seconds that this thread was off the CPU; only differences of two calls have a meaning."""
     return time.perf_counter() - time.thread_time()
 
 
@@ -156,8 +156,8 @@ class Threads:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
 
         The caller's thread begins first, so its range is longer by `ahead`. If the threads are busy
-        with another call, the whole range runs on the caller's thread. When all threads are done,
-        raises what the function raised.
+        with another call, this thread calls function(0, n). When all threads are done, raises an
+        error that the function raised.
         """
         n_threads = min(n_threads, self.n)
         # without waiting for the lock: this thread can do the work meanwhile
@@ -202,7 +202,7 @@ THREADS = Threads(N_THREADS)
 
 
 def on_one_thread(function, n, size):
-    """Call function(0, n) on this thread. It stands in for on_all_threads; size is not used."""
+    """Call function(0, n) on this thread. Called like on_all_threads, so size is not used."""
     function(0, n)
 
 

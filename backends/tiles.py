@@ -46,7 +46,7 @@ HEAD_START = 100_000  # numbers that a thread multiplies by a few rows before an
 
 
 class Weight(NamedTuple):
-    """The shape of a weight [n_in, n_out]; transposed: it is a view of an array [n_out, n_in]."""
+    """The shape of a weight, not its numbers. transposed: it lies in memory as [n_out, n_in]."""
 
     n_in: int
     n_out: int
@@ -54,8 +54,8 @@ class Weight(NamedTuple):
 
     @classmethod
     def of(cls, n_in, n_out, transposed=False):
-        """The Weight of this shape. A single row or column counts as transposed: the two ways to
-        lie in memory are then the same.
+        """The Weight of this shape. One row or one column always counts as transposed, because it
+        lies in memory the same in both ways, and so is one key of a dict.
         """
         return cls(n_in, n_out, transposed or 1 in (n_in, n_out))
 
@@ -66,13 +66,13 @@ class Weight(NamedTuple):
 
 
 def matrices_of(config):
-    """[(n_in, n_out)] of all matrices in a model's blocks, in the order of config.shapes()."""
+    """The shapes [(n_in, n_out)] of all matrices in the blocks of a model with this gpt2.Config."""
     shapes = config.shapes()
     return [shape for name, shape in shapes.items() if len(shape) == 2 and name.startswith("h.")]
 
 
 def weights_of(config):
-    """[Weight] of a model: each shape of the blocks' matrices once, then the output head's."""
+    """The different Weights of a model with this gpt2.Config: [Weight], the output head last."""
     shapes = dict.fromkeys(matrices_of(config))
     head = Weight.of(config.n_embd, config.n_vocab, transposed=True)
     return [*(Weight.of(*shape) for shape in shapes), head]
@@ -109,7 +109,7 @@ class Kernel:
 
     @classmethod
     def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
-        """The Kernel on n_threads, with rows_at_a_time for one row, for a few and for many."""
+        """The Kernel with n_threads and a Layout. rows_at_a_time: of one row, of a few, of many"""
         one, few, many = rows_at_a_time
         schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
         return cls(layout, *schedules)
@@ -137,8 +137,8 @@ ROW_BY_ROW = Kernel.on(1, Layout(ALL), EXACT_ROWS)  # so, and on one thread, unc
 
 
 def rows_per_group(n_rows, max_size):
-    """How many rows to multiply at a time, max_size or fewer: n_rows rows, and some rows of zeros,
-    make as few groups of this size as possible. Three rows are padded to four, which is faster.
+    """Into groups of how many rows to cut n_rows rows: at most max_size, in as few groups as
+    possible, with few rows of zeros to fill the last. Not three: four rows are faster than three.
 
     >>> rows_per_group(10, 8), rows_per_group(12, 8), rows_per_group(3, 9)
     (5, 6, 4)
@@ -151,7 +151,7 @@ def rows_per_group(n_rows, max_size):
 
 
 def tiles_ahead(n_in, width):
-    """How many tiles the caller's thread multiplies by a few rows before another thread begins."""
+    """How many tiles [n_in, width] the calling thread multiplies before another thread begins."""
     return HEAD_START // (n_in * width)
 
 
@@ -236,7 +236,7 @@ class Tiles:
 
     @classmethod
     def cut(cls, weight, kernel, empty=np.empty):
-        """Copy a weight [n_in, n_out] into Tiles, in memory that empty(shape, dtype) allocates."""
+        """Copy an array [n_in, n_out] into Tiles. empty(shape, dtype) -> array allocates memory."""
         n_in, n_out = weight.shape
         width = min(kernel.layout.width, n_out)
         n_parts = count_parts(n_in, n_out, kernel)
@@ -277,8 +277,8 @@ class Tiles:
         return y[:n_rows, :n_out]
 
     def multiplier(self, x, y):  # [n_rows, n_in], [n_rows, n_tiles * width]
-        """A function multiply(first, end): it multiplies x by the tiles first to end - 1, and
-        writes the products into their columns of y. For tiles that hold whole columns.
+        """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
+        and writes the products into these tiles' columns of y. Needs tiles that hold whole columns.
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape
@@ -291,9 +291,9 @@ class Tiles:
         return multiply
 
     def multiplier_in_groups(self, x, y, per_group):  # [n_rows, n_in], [n_rows, n_tiles * width]
-        """A function multiply(first, end): it multiplies x by the tiles first to end - 1 of each
-        part, per_group rows at a time, adds up the products of the parts, and writes the sums into
-        their columns of y. n_rows is a multiple of per_group.
+        """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
+        of each part, per_group rows at a time, adds up the products over the parts, and writes the
+        sums into these tiles' columns of y. n_rows has to be a multiple of per_group.
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // per_group

@@ -83,9 +83,9 @@ def files_in(folder):
 
 
 def examine_files(folder, names_in_folder, tensors, report):
-    """Compare sizes and checksums of files with those in download.json, and add to the Report.
-
-    names_in_folder: a set. tensors: {name: Tensor}
+    """Compare sizes and checksums of the files in a folder, a Path, with those in its
+    download.json, and add the results to the Report.
+    names_in_folder: {name of a file}, a set. tensors: {name: Tensor}
     """
     record = report.try_step(read_record, folder) or {}
     names = {name for part in PARTS for name in part} | {t.path.name for t in tensors.values()}
@@ -102,7 +102,7 @@ def examine_files(folder, names_in_folder, tensors, report):
 
 def examine_tensors(tensors, report):
     """Read every tensor of {name: Tensor} as a run does, compare its checksum if the file states
-    one, and add to the Report.
+    one, and add the results to the Report; also the problems, which are not raised.
     """
     checksums = Counter()  # {"right", "none stated", "unknown", or None for a problem: tensors}
     for tensor in tqdm(tensors.values(), desc="tensors", leave=False, disable=None):
@@ -145,8 +145,8 @@ def examine_model(folder, config, tensors, load_model, load_heads, report):
 
 
 def require_spread(folder, model):
-    """Raise InputError if a model's logits are all equal, or not finite. Its weights are then
-    zero, or stored as another dtype than their file says.
+    """Raise InputError if the logits of a utils.Model are all equal, or not finite. Its weights
+    are then zero, or stored as another dtype than their file says. folder: named in the message
     """
     ids = [*range(min(model.config.n_ctx, model.config.n_vocab, 8))]
     logits = model.read(ids, model.new_cache())[0]  # [n_vocab]

@@ -63,8 +63,8 @@ def fetch_model(size, models_dir, source="auto"):
 
 
 def fetch_from_first_source(sources, size, folder):
-    """Download the missing files into a folder from the first of [source] that has all, then delete
-    the .part files of other sources. Raises InputError with the reason of each source.
+    """Download the missing files into a folder, a Path, from the first of [key of SOURCES] that has
+    all, then delete the .part files of other sources. Raises InputError with each source's reason.
     """
     reasons = []
     for source in sources:

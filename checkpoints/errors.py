@@ -50,7 +50,7 @@ def note(message):
 
 
 def abbreviated(items):
-    """The first 10 items as text, and how many more there are.
+    """The first 10 items of an iterable as text, and how many more there are.
 
     >>> abbreviated(range(15))
     '0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more'

@@ -18,7 +18,7 @@ SHARDS_INDEX = "model.safetensors.index.json"
 
 
 def read_tf_checkpoint(path):
-    """As safetensors.read_table, for OpenAI's format. Its code is imported if a folder needs it."""
+    """Read OpenAI's .index file at a Path: {name: Tensor}. Its reader is only imported here."""
     from checkpoints.formats.tf_checkpoint import read_table
 
     return read_table(path)

@@ -45,7 +45,7 @@ def is_running(pid: int) -> bool:
 
 
 def delete(path):
-    """Delete a file or a folder, if it is there."""
+    """Delete the file or the whole folder at a Path, if it is there."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

@@ -39,7 +39,7 @@ def repository(size):
 
 
 def gigabytes(size):
-    """The size of a download as text: "0.5 GB" for "124M", whose weights are float32."""
+    """The download of a name in SIZES as text: "0.5 GB" for "124M", whose weights are float32."""
     return f"{4 * SIZES[size].n_parameters / 1e9:.1f} GB"
 
 

@@ -74,7 +74,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
 
 def not_found_message(size, models_dir, folder):
-    """The error message for a model. folder: the Path of its incomplete folder, or None without."""
+    """The error message for a missing model. folder: the Path of its incomplete folder, or None."""
     if folder:
         state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
     else:

@@ -82,12 +82,12 @@ def fetch(folder_url, path):
 
 
 def size_of(part):
-    """The number of bytes in a file; 0 if it is not there."""
+    """The number of bytes in the file at a Path; 0 if the file is not there."""
     return part.stat().st_size if part.is_file() else 0
 
 
 def reason_for(error):
-    """Why an attempt failed, in words: the message of a Retry, else the text in FAILURES."""
+    """Why an attempt failed, in words: the text in FAILURES for the error, else its own message."""
     for types, reason in FAILURES.items():
         if isinstance(error, types):
             return reason
@@ -147,10 +147,10 @@ def download_rest(url, name, part, record):
 
 
 def request(url, n_have, stated):
-    """Request a file and return the reply, of which only the headers have been read.
+    """Request a file and return the requests.Response, of which only the headers have been read.
 
-    n_have: bytes that are here. stated: their metadata, or None to request the whole file. The
-    server sends only the rest if the file is still the same. Raises HttpError for a wrong URL.
+    n_have: number of bytes that are here. stated: {"etag", ...}, the file's metadata; the server
+    then sends only the rest if the file is the same. None: all. Raises HttpError for a wrong URL.
     """
     headers = {"Accept-Encoding": "identity"}
     if stated:
@@ -170,7 +170,7 @@ def require_space(part, n_bytes):
 
 
 def continues_download(reply, n_have, stated):
-    """Whether a reply holds the bytes from number n_have on of the file that `stated` describes."""
+    """Whether a requests.Response holds the bytes from n_have on of a file with stated["etag"]."""
     begins_there = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
     return begins_there and reply.headers.get("ETag") == stated["etag"]
 
@@ -216,7 +216,7 @@ def metadata_of(reply, url):
 
 
 def difference(path, stated):
-    """How a file differs from its metadata in download.json, in words; None if it does not."""
+    """How the file at a Path differs from its metadata `stated`, in words; None if it does not."""
     size = path.stat().st_size
     if stated["size"] not in (None, size):
         return f"has {size} bytes of {stated['size']}"

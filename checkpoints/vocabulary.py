@@ -14,7 +14,7 @@ BRACKETS = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
 
 
 def load_encoder(folder):
-    """Read the tokenizer of a checkpoint folder as an Encoder. Raises InputError."""
+    """Read the tokenizer of a folder, a Path, as an Encoder. Raises InputError if it is damaged."""
     vocabulary = read_json(first_of(folder, "vocab.json", "encoder.json"))
     path = first_of(folder, "merges.txt", "vocab.bpe")
     merges = read_merges(path)

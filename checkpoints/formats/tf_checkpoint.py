@@ -91,8 +91,8 @@ def read_handle(stream):
 
 
 def parse_block(raw, offset, size):
-    """Parse a block of the table `raw`: [(key, value)], all bytes. Raises ValueError if it is
-    damaged.
+    """Parse the block of `size` bytes at `offset` in the bytes of a table: [(key, value)], keys and
+    values bytes. Raises ValueError if the block is damaged.
     """
     block = raw[offset : offset + size]
     # a block ends with 4 bytes for each entry whose key shares nothing, for a binary search, and
