@@ -108,7 +108,7 @@ class Round:
         `verify` looks at no others. `verify_block` looks at all of them, but is counted in the same
         way, so that acceptance rates can be compared.
         """
-        return min(len(self.draft), len(self.tokens))
+        return min(len(self.draft), len(self.tokens))  # tokens: those accepted, then one more
 
     @property
     def sources(self):
@@ -247,7 +247,7 @@ class NeuralDrafter:
             logits = self.model.read(ids + draft, self.cache)
             if self.confidence and highest_probability(logits) < self.confidence:
                 break
-            q.append(self.to_probs(logits))
+            q.append(self.to_probs(logits))  # [1, n_vocab]
             draft.append(self.rng.sample(q[-1][0]))
         return draft, np.concatenate(q)
 

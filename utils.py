@@ -22,7 +22,7 @@ from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.search import find_folder, locate
 from checkpoints.vocabulary import load_encoder, require_vocabulary
-from gpt2 import Model, nested
+from gpt2 import Config, Model, nested
 
 # ---------------------------------------------------------------- backends
 
@@ -52,7 +52,7 @@ class Backend:
 
 
 def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
-    """The Backend "numpy" or "cupy". Raises InputError if it, or a value for it, cannot be used.
+    """The Backend "numpy" or "cupy". Raises InputError if this name or another value is unusable.
 
     kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2"
     is tiles 64 columns wide on 2 threads. exact, for NumPy: a position's logits are the same to the
@@ -138,8 +138,8 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 # ---------------------------------------------------------------- models
 
 
-def build_model(config, read, backend, dtype):
-    """Build a Model of a Config. read(name) -> array of dtype, for each name in config.shapes()."""
+def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Model:
+    """Build the Model. read(name) -> array of dtype, for each name in config.shapes()."""
     lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
@@ -151,7 +151,7 @@ def build_model(config, read, backend, dtype):
     wte = tree["wte"]["weight"]
     head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
-        # where the layout can give the columns back (tiles can), keep only that copy
+        # one copy in two roles, unless the head has no T to look up rows in: gpu.Half has none
         "wte": head.T if hasattr(head, "T") else wte,
         "wpe": tree["wpe"]["weight"],
         "blocks": [tree["h"][str(i)] for i in range(config.n_layer)],
@@ -221,7 +221,7 @@ def find_sources(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """Find what find_sources returns, for checkpoint folders. Raises InputError."""
+    """Find ([Config], [read], encoder) of checkpoint folders (see find_sources for the rest)."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -237,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """Make what find_sources returns, for random weights. Raises InputError."""
+    """Make ([Config], [read], encoder) of random weights (see find_sources for the rest)."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

@@ -31,7 +31,7 @@ def new_auto_k(target, draft, to_probs, rule):
     """Make an AutoK for one text. The first call with these arguments measures the costs of rounds,
     in about a second; later calls reuse these costs.
 
-    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
     """
     costs = COSTS.setdefault(target, {})
     options = draft, to_probs, rule
@@ -100,7 +100,7 @@ class AutoK:
         if self.waited <= self.patience:
             return 0
         self.waited = 0
-        # a trial costs as much as costs[best] - 1 plain rounds more: after so many plain rounds as
-        # this adds, that is TRIAL_SHARE of the time. Each trial that fails doubles the wait
+        # a trial takes costs[best] - 1 plain rounds more than a plain round does: after the number
+        # added here, that is TRIAL_SHARE of the time. Each trial that fails doubles the wait, too
         self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
         return best

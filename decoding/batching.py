@@ -70,7 +70,7 @@ def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n
     """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns a list of
     logits, [n_last, n_vocab] for each text. Raises ValueError if a text cannot be read.
 
-    texts: [[id]], the ids of each text; caches and n_lasts: sequences with an item for each text
+    texts: [[id]]; caches, n_lasts: sequences with a KVCache and an int for each of the texts
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text. (This is for gpt2.Model; medusa.py has it for its heads.)
@@ -105,7 +105,7 @@ def serve_one_model(waiting, target):
     texts, caches, n_lasts = zip(*(request.arguments for request in requests))
     try:
         results = read_together(model, texts, caches, n_lasts)
-    except Exception as error:  # whose fault it is cannot be told: each loop gets it
+    except Exception as error:  # the text that caused it is not known: each gets it
         results = [error] * len(requests)
     for request, result in zip(requests, results):
         request.answer.put(result)
@@ -114,7 +114,7 @@ def serve_one_model(waiting, target):
 
 def decode_together(task, runs):
     """Call task(run) for each of [Run] at the same time, each call in a thread of its own. Returns
-    [what task returned].
+    [what task returned], in the order of the runs.
 
     task: a function, such as Run.finish. runs: one or more, with the same target. task is called
         with copies of them, whose models are replaced by BatchedModels, so that passes are shared

@@ -29,17 +29,17 @@ class Stopwatch:
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
     def timed_target(self, model):
-        """The model for a loop, which needs only these attributes; its passes add to self.spent."""
+        """An object with a Model's config, new_cache and read. Only read is timed."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """The drafter for a loop, which needs only these parts; its time goes to self.spent."""
+        """An object with a drafter's n_vocab, prefill and propose. Only propose is timed."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
     def with_timer(self, part, function):
-        """The function, wrapped: each call adds its seconds to spent[part], "draft" or "target"."""
+        """Wrap `function`: each call adds its seconds to spent[part]. part: "draft" or "target"."""
 
         def call(*arguments, **named):
             begin = time.perf_counter()
@@ -50,8 +50,8 @@ class Stopwatch:
         return call
 
     def timed_rounds(self, rounds):
-        """Yield (Round, its Seconds) for each Round of the loop's iterator. What the caller does
-        between two rounds is not timed.
+        """Yield (Round, its Seconds) for each Round of `rounds`, the iterator of a loop. What the
+        caller does between two rounds is not timed.
         """
         while True:
             self.spent.update(draft=0.0, target=0.0)

@@ -20,7 +20,7 @@ WARMUP_SECONDS = 0.015  # of warm-up rounds with a K, before the timed rounds wi
 class RoundTimer:
     """Runs single rounds after one and the same text, and times them.
 
-    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
     max_K: the largest K that will be timed, at most draft.max_draft_length(target)
     """
 
@@ -36,7 +36,7 @@ class RoundTimer:
         self.time_round(0)  # the first round is slower than those after it
 
     def time_round(self, K):
-        """Run one round with K drafts: (seconds of drafting, seconds of the rest of the round)."""
+        """Run one round with K drafts. Returns (seconds of drafting, seconds of all else)."""
         begin = time.perf_counter()
         draft, q = self.drafter.propose(self.ids, K)
         middle = time.perf_counter()
@@ -63,7 +63,7 @@ class RoundTimer:
 def measure_costs_in_turns(target, draft, to_probs, Ks, n_rounds, turns, rule=verify):
     """Time rounds of each K in Ks, and return ([seconds of a round without drafts], {K: [(c, v)]}).
     All lists have one item per turn. turns: an iterable; each turn times n_rounds rounds of each K.
-    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: as in sampling.RULES
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
 
     c is the time of drafting one token, v the time of the rest of a round, mostly the pass that
     verifies; both as multiples of a round without drafts. Whole rounds are timed: drafting alone
@@ -91,8 +91,8 @@ def medians(rounds):
 
 
 def measure_round_costs(target, draft, to_probs, rule):
-    """Measure [cost of a round of 0, 1, 2, ... drafts], as multiples of a round without drafts: the
-    first is 1. The last is that of the largest K that is possible.
+    """Measure [cost of a round of 0, 1, 2, ... drafts], up to the largest K that is possible. Costs
+    are multiples of a round without drafts, so the first is 1. Parameters: as of RoundTimer
     """
     parts = measure_cost_parts(target, draft, to_probs, rule)
     return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
@@ -113,10 +113,10 @@ def measure_cost_parts(target, draft, to_probs, rule=verify):
     turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
     _, costs = measure_costs_in_turns(target, draft, to_probs, timed_Ks, N_ROUNDS, turns, rule)
     # the median costs of drafting all K tokens, and of verifying them: [n_timed, 2]
-    medians = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
+    pairs = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
     # a straight line through each of the two columns; a single K is a constant
     degree = min(1, max_K - 1)
-    lines = np.polyfit(timed_Ks, medians, degree, w=1 / medians.sum(axis=1))  # [degree + 1, 2]
+    lines = np.polyfit(timed_Ks, pairs, degree, w=1 / pairs.sum(axis=1))  # [degree + 1, 2]
     Ks = np.arange(1, max_K + 1)
     drafting = np.polyval(lines[:, 0], Ks)
     verifying = np.polyval(lines[:, 1], Ks)
@@ -124,8 +124,8 @@ def measure_cost_parts(target, draft, to_probs, rule=verify):
 
 
 def turns_within(seconds):
-    """Yield None again and again until this many seconds have passed: a turn for each of them."""
+    """Yield None for each turn: once, then again until this many seconds have passed."""
     end = time.perf_counter() + seconds
-    yield  # at least one turn
+    yield
     while time.perf_counter() < end:
         yield

@@ -48,7 +48,8 @@ class SharedNoise:
 
 
 def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
-    """Sample a token from p at each place of the draft; accept the drafted token if both are equal.
+    """Sample from p at each place of the draft. Accept drafted tokens up to the first that differs
+    from its sample; return their number, and this sample or, if all are equal, one more.
 
     Exact for any q. But if the samples are independent, a drafted token x is accepted only with
     probability p(x); `verify` accepts it with min(1, p(x) / q(x)).

@@ -21,9 +21,9 @@ def first_difference(first, second):
 def explain_difference(target, ids, first, second, score=None):
     """Explain why two texts differ that should be equal, by the scores at the first difference.
 
-    ids: [id] of the prompt; first, second: [id] of the texts after it
-    score: a function (logits, position) -> scores [n_vocab], of which the decoder takes the
-        largest; None if these are the logits
+    target: a Model; ids: [id] of the prompt; first, second: [id], what two decoders wrote after it
+    score: a function (logits [n_vocab], position) -> scores [n_vocab], of which a decoder takes the
+        largest; None if it takes the largest logit
 
     Returns {"position": index of the first difference, "gap": between the two best scores,
     "float_error": of these scores, "verdict": "tie" or "bug"}. The scores are computed twice: in
@@ -40,7 +40,7 @@ def explain_difference(target, ids, first, second, score=None):
     one_by_one = target.read(text, cache)[0]
     if score:
         at_once, one_by_one = score(at_once, len(text)), score(one_by_one, len(text))
-    # a token that the sampling parameters remove has a score of minus infinity
+    # a removed token has a score of minus infinity; the difference of two of them would be NaN
     at_once, one_by_one = np.maximum(at_once, -1e4), np.maximum(one_by_one, -1e4)
     epsilon = np.finfo(at_once.dtype).eps
     error = max(abs(at_once - one_by_one).max(), epsilon * abs(at_once).max())
@@ -55,7 +55,7 @@ def explain_difference(target, ids, first, second, score=None):
 
 
 def shared_noise_scores(to_probs, seed, logits, position):  # [n_vocab] -> [n_vocab]
-    """The scores of a position under shared noise, for `explain_difference`. to_probs:
-    SamplingParams; seed: that of the text
+    """The scores that `explain_difference` compares under shared noise: log probability plus noise.
+    to_probs: SamplingParams; seed: that of the text; position: of the token to choose
     """
     return noisy_log_probs(to_probs(logits[None])[0], seed, position)

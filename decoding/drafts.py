@@ -43,11 +43,11 @@ class ModelDraft(Draft):
         self.standalone_model = model
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """As Draft.new_drafter: a NeuralDrafter with the model."""
+        """Make a NeuralDrafter that samples from the model (parameters: see Draft.new_drafter)."""
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
     def map_models(self, function):
-        """As Draft.map_models, for the one model."""
+        """A copy of this draft that runs function(model) in place of its model."""
         return type(self)(function(self.model))
 
 
@@ -61,7 +61,7 @@ class HeadDraft(ModelDraft):
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """As Draft.new_drafter: a HeadDrafter with the head."""
+        """Make a HeadDrafter that samples from the head (parameters: see Draft.new_drafter)."""
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 
@@ -83,6 +83,6 @@ class HeadDrafter(NeuralDrafter):
             super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """As NeuralDrafter.propose, with at most as many tokens as the head can draft."""
+        """Draft up to k tokens after ids, at most as many as the head can. Returns them and q."""
         self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

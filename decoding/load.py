@@ -90,7 +90,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """Names a target and its drafts, and how to multiply. It can be sent to another process."""
+    """Names a target, its drafts and a backend. It can be sent to another process."""
 
     target: str  # a size or a folder
     drafts: tuple = ()  # of sizes, folders, names of HEADS, or NGRAM
@@ -101,7 +101,7 @@ class ModelSpec:
     exact: bool = False
     dtype: str = "float32"
 
-    def __getstate__(self):  # for pickle: another machine has its own place for models
+    def __getstate__(self):  # for pickle: MODELS_DIR stays here, each machine has its own
         return {name: value for name, value in vars(self).items() if value != MODELS_DIR}
 
     @property
@@ -110,9 +110,9 @@ class ModelSpec:
         return [self.target, *filter(is_size, self.drafts)]
 
     def load(self, choices=None, download=False):
-        """Load and return LoadedModels. choices: {Config: {Weight: Kernel}}, as chosen on some
-        machine, or None to time kernels here if they are to be timed. Raises InputError if a model
-        is not there or cannot be used.
+        """Load and return LoadedModels. choices: {Config: {Weight: Kernel}}, chosen on another
+        machine, or None to let the backend choose. download: whether to fetch models that are not
+        there. Raises InputError if a model is not there or cannot be used.
         """
         backend = utils.get_backend(self.backend, self.kernels, self.exact, self.dtype)
         if choices:  # replace the trials of the backend

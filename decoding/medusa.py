@@ -101,7 +101,9 @@ class Medusa:
 def read_heads_together(
     medusa: Medusa, texts, caches, n_lasts
 ):  # -> for each text [n_last, n_vocab]
-    """What `read_together` calls for Medusa's heads: the logits after the ids of several texts.
+    """Return the logits of Medusa's heads after several texts; `read_together` calls this function.
+
+    texts: [[id]]; caches, n_lasts: sequences with a MedusaCache and 1 or 0 for each of the texts
 
     The first token of a draft computes the logits of all places, in one pass for all texts; the
     other tokens of the draft find theirs in the cache (a MedusaCache).
@@ -116,5 +118,5 @@ def read_heads_together(
             rows.append(np.empty((0, medusa.config.n_vocab)))
         else:
             place = len(ids) - cache.n_text
-            rows.append(cache.logits[[place]])
+            rows.append(cache.logits[[place]])  # [1, n_vocab]
     return rows

@@ -20,7 +20,7 @@ class Tally:
         self.draft_lengths = Counter()  # {drafted tokens: rounds}
 
     def add(self, this_round, seconds):
-        """Add the figures of a Round, and its clock.Seconds to the text's seconds."""
+        """Add the figures of a Round. seconds: its clock.Seconds, whose total is added."""
         self.ids += this_round.tokens
         self.seconds += seconds.total
         self.n_rounds += 1

@@ -10,11 +10,11 @@ class NGrams(Draft):
     is_lookup = True
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """As Draft.new_drafter: an NGramDrafter, which needs the size of the vocabulary only."""
+        """Make an NGramDrafter. Of the parameters, only the target's vocabulary size is used."""
         return NGramDrafter(target.config.n_vocab)
 
     def max_draft_length(self, target):
-        """As Draft.max_draft_length: a match needs two tokens."""
+        """The most tokens that a round can draft: a match needs two tokens before the draft."""
         return max(0, target.config.n_ctx - 2)
 
 

@@ -39,7 +39,7 @@ class Prompt:
 
 
 def encode_setting(name, text, encoder):
-    """Encode `text`, the setting `name`, to [id]. Raises SettingError if the encoder cannot."""
+    """Encode `text`, the value of the setting `name`, to [id]. Raises SettingError if it cannot."""
     try:
         return encoder.encode(text)
     except ValueError as error:

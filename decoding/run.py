@@ -89,7 +89,7 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """Yield (Round, its clock.Seconds), the prefill first. rng: an Rng to use, not a new one"""
+        """Yield (Round, its clock.Seconds), prefill first. rng: an Rng, or None for a new one"""
         stopwatch = Stopwatch()
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
@@ -129,8 +129,8 @@ class Run:
 
 
 def with_median_times(result, run, budget=0.7):
-    """Decode twice more, and return `result`, a dict of run.finish, with the times of the median of
-    the three. Returns it as it is if two more take `budget` seconds, or if run.K is a function.
+    """Decode twice more. Return `result`, a dict of run.finish, with the times of the median of the
+    three; or `result` itself if two runs would take `budget` seconds, or if run.K is a function.
     """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text

@@ -32,8 +32,10 @@ def speedup(a, K, c, v=1, h=1):
 
 
 def fastest_K(a, costs, h=1):
-    """(K, its speedup) of the fastest K, and of equally fast K the smallest. a, h: as in `speedup`;
-    costs: {K: (c, v)}, its costs for each K to compare
+    """(K, its speedup) of the fastest K, and of equally fast K the smallest.
+
+    a: the acceptance rate; h: the share of rounds with a draft. costs: {K: (c, v)} for each K to
+    compare, the costs of drafting one token and of the target's pass over K + 1 rows
 
     >>> fastest_K(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
     2

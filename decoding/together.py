@@ -8,14 +8,14 @@ from decoding.run import Run
 
 
 def decode_in_batches(models, prompts, draft, config, decoders, batch_size, totals):
-    """Yield the `metrics.summary` of each Prompt, in order. Each batch of batch_size prompts is
-    decoded by one decoder after the other; then its summaries follow.
+    """Yield one `metrics.summary` (a dict) for each Prompt of a list, in order. Each batch of
+    batch_size prompts is decoded by one decoder after the other; then its summaries follow.
 
-    models: LoadedModels; draft: the name of one of its drafts; config: a GenerationConfig;
-    decoders: of "autoregressive" and "speculative"
+    models: LoadedModels; draft: the name of one of its drafts; config: a GenerationConfig
+    decoders: a list of "autoregressive", "speculative" or both; a summary has the results of all
     totals: a dict that is filled with {decoder: (tokens, seconds)} of all prompts together
 
-    A text is the same as without a batch. Its seconds include the decoding of its neighbours.
+    A text is the same as without a batch. Its seconds include the other texts of its batch.
     Raises InputError if a batch does not fit in memory.
     """
     if not prompts:

@@ -34,7 +34,7 @@ class Local:
 def new_executor(cluster, spec, download=False):
     """Make the executor for a value of --cluster: a Local if it is empty, else a Cluster. spec: the
     ModelSpec to load; download: whether models that are missing may be downloaded. Raises
-    InputError.
+    InputError if the models or the address cannot be used.
     """
     if not cluster:
         return Local(spec, download)

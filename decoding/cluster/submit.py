@@ -77,7 +77,7 @@ class Cluster:
 
     def __enter__(self):
         """Connect to the cluster, or start it for local:N; let the workers load the models. Raises
-        InputError.
+        InputError if no worker comes or none can take part.
         """
         with ExitStack() as stack:
             self.client = self.connect(stack)
@@ -165,7 +165,8 @@ class Cluster:
     def results(self, function, items, group_size):
         """Yield the result of each item, in the order of the items, or a Failed.
 
-        function: called by a worker as function(models, group_size items), returns their results
+        function: called by a worker as function(models, items), with a list of group_size items at
+            a time; returns one result for each
         """
         groups = [items[i : i + group_size] for i in range(0, len(items), group_size)]
         done = {}  # {index of a group: its results}, which wait for groups before it
@@ -177,8 +178,8 @@ class Cluster:
                 next_index += 1
 
     def done_groups(self, function, groups):
-        """Send groups (lists of items) to the workers. Yield (index of a group, list of the results
-        of its items) in the order in which the groups are done.
+        """Let the workers call function(models, group) for each of [group], a list of items. Yield
+        (index of a group, list of the results of its items) in the order in which they are done.
 
         No more groups are sent than there are workers: when a worker dies, Dask counts a try
         against every group that the worker holds. Raises InputError if the scheduler is gone.
