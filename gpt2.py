@@ -134,7 +134,7 @@ def attention(x, c_attn, c_proj, n_head, layer, texts, backend):  # [n_new, n_em
         n_scores += n_head * (rows.stop - rows.start) * n_total
     heads = backend.xp.empty((n_new, n_head, d_head), dtype=x.dtype)
 
-    def attend_heads(a, b):  # heads a to b, counted from text to text
+    def attend_heads(a, b):  # heads a to b: all heads of the first text, then those of the next
         for i, (cache, rows) in enumerate(texts):
             first, end = max(0, a - i * n_head), min(n_head, b - i * n_head)
             if first < end:

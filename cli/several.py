@@ -70,13 +70,17 @@ def generate_several(texts, settings, output):
     if output.json:
         return
     if output.cluster:
-        n_tokens, seconds = sum(n_written), time.perf_counter() - begin
-        speed = f"{n_tokens / seconds:.1f} tokens/s, with prefill and waiting"
-        print(f"All workers together: {n_tokens} tokens in {seconds:.2f}s, {speed}")
+        print_speed_of_workers(sum(n_written), time.perf_counter() - begin)
     elif totals:  # not if an interrupted run had decoded all
         print_totals(totals, min(batch_size, len(prompts)))
     if output.out:
         print(f"Written: {output.out}")
+
+
+def print_speed_of_workers(n_tokens, seconds):
+    """Print how many tokens a cluster wrote in how many seconds, with prefill and waiting."""
+    speed = f"{n_tokens / seconds:.1f} tokens/s, with prefill and waiting"
+    print(f"All workers together: {n_tokens} tokens in {seconds:.2f}s, {speed}")
 
 
 def print_totals(totals, n):
