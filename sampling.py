@@ -130,7 +130,7 @@ def never(generated):
 
 def stop_condition(encoder, stop=""):
     """The function is_done(generated ids) for the loops: true once the ids end in <|endoftext|>, or
-    their text holds the string `stop`. It has to be asked after each token.
+    their text holds the string `stop`. is_done must be called after each token.
     """
     # every token has at least one byte, so `stop` lies within this many tokens
     n_tail = len(stop.encode())
@@ -144,8 +144,8 @@ def stop_condition(encoder, stop=""):
 
 
 def prefill(target, ids, n_tokens):
-    """Let the target read all ids but the last into a new cache. Returns the ids as a list, the
-    length to end at in tokens, and the cache. Raises ValueError for no ids or more than n_ctx.
+    """Let the target read all ids but the last into a new cache. Returns (list of the ids, length
+    in tokens at which the text ends, cache). Raises ValueError for no ids or more than n_ctx.
     """
     n_ctx = target.config.n_ctx
     if not 0 < len(ids) <= n_ctx:

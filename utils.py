@@ -117,8 +117,8 @@ def cupy_backend(exact, half):
 
 
 def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
-    """Raise InputError if models of these Configs, and their caches for n_texts texts, do not fit
-    into this machine's free memory. loaded: the weights are there already. CuPy is not checked.
+    """Raise InputError if the models of [Config], and their caches for n_texts texts each, do not
+    fit into free memory. loaded: the weights are in memory already. CuPy's memory is not checked.
     """
     if backend.name != "numpy":
         return  # CuPy says itself what does not fit
@@ -162,8 +162,8 @@ def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Mode
 
 
 def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
-    """A function read(name) -> random array, for build_model; scale: their standard deviation. The
-    texts of such a model mean nothing, but its times are real.
+    """A function read(name) -> random array of the parameter's shape, for build_model. scale: their
+    standard deviation. The texts of such a model mean nothing, but its times are real.
     """
     rng, shapes = np.random.default_rng(seed), config.shapes()
 
@@ -176,7 +176,7 @@ def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
 
 
 def stored_weights(folder, config):
-    """A function read(name) -> float32 array of a checkpoint folder, for build_model."""
+    """A function read(name) -> float32 array in a checkpoint folder (a Path), for build_model."""
     tensors = open_weights(folder, config)
     return lambda name: tensors[name].read(np.float32)
 

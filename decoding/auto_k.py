@@ -100,7 +100,7 @@ class AutoK:
         if self.waited <= self.patience:
             return 0
         self.waited = 0
-        # a trial takes costs[best] - 1 plain rounds more than a plain round does: after the number
-        # added here, that is TRIAL_SHARE of the time. Each trial that fails doubles the wait, too
+        # a trial costs costs[best] - 1 plain rounds more than a plain round: 1 / TRIAL_SHARE times
+        # as many plain rounds keep its share of the time. Each trial that fails doubles the wait
         self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
         return best

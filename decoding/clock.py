@@ -29,17 +29,17 @@ class Stopwatch:
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
     def timed_target(self, model):
-        """An object with a Model's config, new_cache and read. Only read is timed."""
+        """Return a stand-in for a Model in a loop; the seconds of its `read` add to spent."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """An object with a drafter's n_vocab, prefill and propose. Only propose is timed."""
+        """Return a stand-in for a drafter; the seconds of its `propose` add to spent."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
     def with_timer(self, part, function):
-        """Wrap `function`: each call adds its seconds to spent[part]. part: "draft" or "target"."""
+        """Wrap a function: each call adds its seconds to spent[part]. part: "draft" or "target"."""
 
         def call(*arguments, **named):
             begin = time.perf_counter()
@@ -50,8 +50,8 @@ class Stopwatch:
         return call
 
     def timed_rounds(self, rounds):
-        """Yield (Round, its Seconds) for each Round of `rounds`, the iterator of a loop. What the
-        caller does between two rounds is not timed.
+        """Yield (Round, its Seconds) for each Round of `rounds`, the iterator that a loop returns.
+        The time that the caller takes between two rounds is not counted.
         """
         while True:
             self.spent.update(draft=0.0, target=0.0)

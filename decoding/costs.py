@@ -86,13 +86,13 @@ def measure_costs_in_turns(target, draft, to_probs, Ks, n_rounds, turns, rule=ve
 
 
 def medians(rounds):
-    """[median seconds of drafting, of the rest]; rounds: [(seconds of drafting, of the rest)]."""
+    """[median drafting seconds, median of the rest] of rounds: [(drafting seconds, the rest)]."""
     return [statistics.median(seconds) for seconds in zip(*rounds)]
 
 
 def measure_round_costs(target, draft, to_probs, rule):
     """Measure [cost of a round of 0, 1, 2, ... drafts], up to the largest K that is possible. Costs
-    are multiples of a round without drafts, so the first is 1. Parameters: as of RoundTimer
+    are multiples of a round without drafts, so the first is 1. The parameters are RoundTimer's.
     """
     parts = measure_cost_parts(target, draft, to_probs, rule)
     return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
@@ -103,7 +103,7 @@ def measure_cost_parts(target, draft, to_probs, rule=verify):
     the draft cannot draft. Shows a progress bar.
 
     c: the cost of drafting one token; v: the cost of the rest of the round. Both are multiples of a
-    round without drafts (measure_costs_in_turns).
+    round without drafts. The parameters are RoundTimer's.
     """
     max_K = min(MAX_K, draft.max_draft_length(target))
     if max_K == 0:

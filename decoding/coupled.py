@@ -33,7 +33,7 @@ def noisy_log_probs(p, seed, position):  # [n_vocab] -> [n_vocab]
 class SharedNoise:
     """The Rng of one text. Its choice depends only on p, the seed and the position in the text.
 
-    position: the position of the next token to sample
+    position: of the next token to sample; it begins at n_prompt, the number of the prompt's tokens
     round_start: the position of the round's first token, to which `verify_shared_noise` goes back
     """
 
@@ -48,8 +48,8 @@ class SharedNoise:
 
 
 def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
-    """Sample from p at each place of the draft. Accept drafted tokens up to the first that differs
-    from its sample; return their number, and this sample or, if all are equal, one more.
+    """Sample from the rows of p in turn, and accept drafted tokens while the samples equal them.
+    `token` is the first sample that differs, or the sample from the last row if none differs.
 
     Exact for any q. But if the samples are independent, a drafted token x is accepted only with
     probability p(x); `verify` accepts it with min(1, p(x) / q(x)).

@@ -52,8 +52,8 @@ class ModelDraft(Draft):
 
 
 class HeadDraft(ModelDraft):
-    """An EAGLE or Medusa head, trained on one target: it reads the target's last hidden states, and
-    cannot write alone.
+    """Drafts with a head (an Eagle or a Medusa) of one target. The head reads the target's last
+    hidden states, so it cannot write a text without the target.
     """
 
     def __init__(self, head):
@@ -83,6 +83,6 @@ class HeadDrafter(NeuralDrafter):
             super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Draft up to k tokens after ids, at most as many as the head can. Returns them and q."""
+        """Draft as NeuralDrafter.propose does, but at most as many tokens as the head can."""
         self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

@@ -54,7 +54,7 @@ class EagleCache(KVCache):
     def __init__(self, config, backend, dtype, n_positions):
         super().__init__(config, backend, dtype, n_positions)
         self.hidden = backend.xp.zeros((n_positions + 1, config.n_hidden), dtype)
-        self.n_text = 1  # that many rows of `hidden` are no guesses
+        self.n_text = 1  # the first n_text rows of `hidden` are not guesses
 
     def advance(self, hidden):  # [n_new, n_hidden]
         """Mark the new positions as read, with these guesses at the hidden states after them."""
@@ -68,7 +68,7 @@ class EagleCache(KVCache):
         hidden: [n_positions, n_hidden], row i is the target's hidden state at position i
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
-        # before self.n_text, nothing was computed from guesses; the last position is always read
+        # keep positions before self.n_text: no guess went into them; but read the last one again
         self.length = start = min(self.length, self.n_text, n_text - 1)
         first = max(start, 1)
         # here row i is the state before position i: the target's state at position i - 1

@@ -38,7 +38,7 @@ class Pair:
         return [self.target, *(self.draft.models if self.draft else ())]
 
     def map_models(self, function):
-        """A copy of this pair with function(model) in place of each of its models."""
+        """A copy of this pair with function(Model) in place of each of its models."""
         draft = self.draft and self.draft.map_models(function)
         return Pair(function(self.target), draft, self.encoder)
 
@@ -143,6 +143,7 @@ class ModelSpec:
 
     def kernels_in(self, models):
         """{size: {weight: its kernel in words}} of LoadedModels, for the JSON object."""
+        # standalone_model is None for heads and n-grams: no kernels are chosen for them
         drafts = {name: draft.standalone_model for name, draft in models.drafts.items()}
         by_name = {self.target: models.target} | drafts
         return {name: kernels_of(model) for name, model in by_name.items() if model}

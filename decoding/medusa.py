@@ -87,7 +87,7 @@ class Medusa:
         return read_together(self, [ids], [cache], [n_last])[0]
 
     def logits(self, hidden):  # n_texts x [n_embd] -> [n_texts, n_places, n_vocab]
-        """The logits of all heads for several texts, in one pass. hidden: a list of arrays."""
+        """The logits of all heads, in one pass. hidden: [each text's last hidden state]."""
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
         hidden = xp.concatenate([row[None] for row in hidden])  # [n_texts, n_embd]
         hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon)

@@ -39,7 +39,7 @@ class Prompt:
 
 
 def encode_setting(name, text, encoder):
-    """Encode `text`, the value of the setting `name`, to [id]. Raises SettingError if it cannot."""
+    """Encode the text of the setting `name` to [id]. Raises SettingError if it has no ids."""
     try:
         return encoder.encode(text)
     except ValueError as error:

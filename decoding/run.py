@@ -32,13 +32,13 @@ class RecordingRng(Rng):
         self.forced, self.tossed, self.sampled = forced, [], (None, None)
 
     def sample(self, p):  # [n_vocab] -> token
-        """As Rng.sample, and recorded."""
+        """Sample a token as Rng.sample does, and record (p, token) in `sampled`."""
         token = super().sample(p)
         self.sampled = p, token
         return token
 
     def accept(self, ratio):
-        """As Rng.accept, but with the forced u if there is one; recorded."""
+        """Return u < ratio. u is random, as in Rng.accept, or forced; (ratio, u) is recorded."""
         u = self.random()  # drawn even if it is replaced: the numbers after it stay the same
         u = self.forced.get(len(self.tossed), u)
         self.tossed.append((ratio, u))
@@ -89,7 +89,7 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """Yield (Round, its clock.Seconds), prefill first. rng: an Rng, or None for a new one"""
+        """The iterator over (Round, its clock.Seconds), prefill first. rng: an Rng, or a new one"""
         stopwatch = Stopwatch()
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
@@ -130,7 +130,7 @@ class Run:
 
 def with_median_times(result, run, budget=0.7):
     """Decode twice more. Return `result`, a dict of run.finish, with the times of the median of the
-    three; or `result` itself if two runs would take `budget` seconds, or if run.K is a function.
+    three; or `result` itself if two runs would take `budget` seconds or more, or K is a function.
     """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text

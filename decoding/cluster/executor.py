@@ -10,8 +10,8 @@ from decoding.cluster.failed import Failed
 
 
 class Local:
-    """Runs the work in this process. Loads the models of a ModelSpec when it is made, and raises
-    InputError if that fails. Its `with` block does nothing.
+    """Runs the work in this process. Loads the models of `spec`, a ModelSpec, when it is made, and
+    raises InputError if that fails; `download` allows to fetch them. Its `with` block does nothing.
     """
 
     def __init__(self, spec, download=False):

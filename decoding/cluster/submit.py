@@ -132,6 +132,7 @@ class Cluster:
             note(f"left out: {refusal}; {advice}")
         name = self.name  # so that `describe` is sent without this object
         describe = lambda dask_worker: dask_worker.plugins[name].description
+        # [(machine, kernels), in words, of each worker]
         descriptions = list(self.client.run(describe, workers=self.workers()).values())
         self.machines = dict(Counter(machine for machine, _ in descriptions))
         _, self.kernels = descriptions[0]

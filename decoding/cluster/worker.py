@@ -43,6 +43,7 @@ class Loader(WorkerPlugin):
     A worker that has the models announces a resource of the plugin's name. Groups of prompts ask
     for this resource: so Dask gives them to no other worker, and one at a time.
 
+    name: str, of the plugin and its resource
     payload: pickled (ModelSpec, {Config: {Weight: Kernel}} to use, the fingerprints to have)
     models: LoadedModels; description: (machine, kernels of the models), both in words. Both are
         there once the worker has loaded the models.
