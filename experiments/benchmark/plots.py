@@ -90,5 +90,6 @@ def draw(result, path, title=""):
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color=GREY, alpha=0.25, linewidth=0.6)
         figure.legend(loc="outside lower center", ncols=3, frameon=False)
-        figure.savefig(part, format=str(path).rpartition(".")[2], dpi=160, transparent=True)
+        look = {"dpi": 160, "transparent": True, "bbox_inches": "tight"}  # tight: the whole legend
+        figure.savefig(part, format=str(path).rpartition(".")[2], **look)
         plt.close(figure)
