@@ -22,6 +22,7 @@ from command_line import (
     likely,
     process,
     python,
+    running,
     shell,
     text_of,
     timeless,
@@ -302,14 +303,15 @@ def test_interrupted_while_it_writes(tmp_path):
     options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
     flags = "--draft_model_size=ngram --stream --prompt= --n_tokens_to_generate=3900".split()
     command = [*COMMAND, f"--models_dir={tmp_path}", "--kernels=plain", *flags]
-    with subprocess.Popen(command, **options) as running:
+    with running(command, **options) as writer:
         # the title, and the first words: they arrive while the rest is written
-        begin = running.stdout.read(80)
-        running.send_signal(signal.SIGINT)
+        begin = writer.stdout.read(80)
+        writer.send_signal(signal.SIGINT)
         # communicate() would lose what read(80) has buffered
-        out, err = running.stdout.read(), running.stderr.read()
+        out, err = writer.stdout.read(), writer.stderr.read()
+        writer.wait(60)
     assert begin.startswith(b"Autoregressive Decode\n") and b"Text = <|endoftext|>" in begin
-    assert (running.returncode, err) == (130, b"") and b"Time = " not in out
+    assert (writer.returncode, err) == (130, b"") and b"Time = " not in out
 
 
 @pytest.mark.parametrize("missing", ["numpy", "regex", "tqdm"])

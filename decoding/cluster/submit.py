@@ -139,6 +139,8 @@ class Cluster:
 
     def unload(self):
         """Let every worker forget the models. Does nothing if the scheduler is gone."""
+        if self.client.status != "running":  # to connect would take as long as the timeout
+            return
         with suppress(Exception):  # a scheduler that is gone has said so already
             self.client.unregister_worker_plugin(self.name)
 

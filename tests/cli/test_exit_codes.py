@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 import pytest
-from command_line import ENVIRONMENT, ROOT
+from command_line import ENVIRONMENT, ROOT, running
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -72,10 +72,11 @@ def test_what_is_half_written_is_cleared_away(tmp_path, name):
     options = {"cwd": tmp_path, "env": environment, "stdout": subprocess.PIPE}
     # a test run may ignore the signal, as under nohup
     options["preexec_fn"] = lambda: signal.signal(number, signal.SIG_DFL)
-    with subprocess.Popen([sys.executable, "-c", WRITING], **options) as running:
-        assert running.stdout.readline() == b"begun\n" and len([*tmp_path.iterdir()]) == 1
-        running.send_signal(number)
-    assert (running.returncode, [*tmp_path.iterdir()]) == (128 + number, [])
+    with running([sys.executable, "-c", WRITING], **options) as writer:
+        assert writer.stdout.readline() == b"begun\n" and len([*tmp_path.iterdir()]) == 1
+        writer.send_signal(number)
+        writer.wait(60)
+    assert (writer.returncode, [*tmp_path.iterdir()]) == (128 + number, [])
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -11,7 +11,7 @@ from queue import SimpleQueue
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from command_line import COMMAND, ENVIRONMENT, assert_refused
+from command_line import COMMAND, ENVIRONMENT, assert_refused, running
 from live import ASKED
 
 from cli import play
@@ -24,9 +24,9 @@ def test_a_server_in_a_process_of_its_own(pair):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     # a shell may start a command in the background deaf to Ctrl-C
     deaf = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with subprocess.Popen(command, env=ENVIRONMENT, preexec_fn=deaf, **pipes) as running:
+    with running(command, env=ENVIRONMENT, preexec_fn=deaf, **pipes) as server:
         try:
-            url = urlsplit(running.stdout.readline().split()[-1])
+            url = urlsplit(server.stdout.readline().split()[-1])
             assert url.hostname == "127.0.0.1" and url.query.startswith("token=")
             origin = f"http://{url.netloc}"
             headers = {"Origin": origin, "X-Token": url.query.removeprefix("token=")}
@@ -36,9 +36,9 @@ def test_a_server_in_a_process_of_its_own(pair):
                 result = json.loads(answer.read().splitlines()[-1])["result"]
             assert len(result["figures"]["token_ids"]) == 30
         finally:
-            running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
-    assert running.returncode in (0, 130) and "Traceback" not in err and "error" not in err
+            server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=30)
+    assert server.returncode in (0, 130) and "Traceback" not in err and "error" not in err
 
 
 def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):

@@ -8,7 +8,7 @@ import urllib.request
 from urllib.parse import urlsplit
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, process, timeless
+from command_line import COMMAND, ENVIRONMENT, process, running, timeless
 from live import ASKED
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="takes away what POSIX has")
@@ -88,9 +88,9 @@ def test_a_run_that_is_resumed(pair, cli, interrupted, windows, file, tmp_path):
 def test_the_page(pair, windows):
     command = [*COMMAND, "play", "--no_browser", "--kernels=plain", f"--models_dir={pair}"]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, env=windows, **pipes) as running:
+    with running(command, env=windows, **pipes) as server:
         try:
-            url = urlsplit(running.stdout.readline().split()[-1])
+            url = urlsplit(server.stdout.readline().split()[-1])
             origin = f"http://{url.netloc}"
             headers = {"Origin": origin, "X-Token": url.query.removeprefix("token=")}
             body = json.dumps(ASKED).encode()
@@ -98,9 +98,9 @@ def test_the_page(pair, windows):
             with urllib.request.urlopen(request, timeout=60) as answer:
                 assert "result" in json.loads(answer.read().splitlines()[-1])
         finally:
-            running.send_signal(signal.SIGINT)
-        out, err = running.communicate(timeout=30)
-    assert running.returncode in (0, 130) and "Traceback" not in err
+            server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=30)
+    assert server.returncode in (0, 130) and "Traceback" not in err
 
 
 def test_a_cluster_here(pair, cli, windows, file, tmp_path):

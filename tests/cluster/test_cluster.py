@@ -20,6 +20,7 @@ from command_line import (
     assert_refused,
     partial_lines,
     process,
+    running,
     timeless,
 )
 from toys import write_checkpoint
@@ -259,8 +260,9 @@ def test_a_prompt_that_fails_is_named_and_a_worker_is_quiet(pair, tmp_path):
 
 
 def wait_for(happened, process):
+    limit = time.monotonic() + 60
     while not happened():
-        assert process.poll() is None
+        assert process.poll() is None and time.monotonic() < limit
         time.sleep(0.05)
 
 
@@ -273,16 +275,16 @@ def test_an_interruption_is_quiet(pair, tmp_path, when):
     flags = [f"--models_dir={pair}", f"--prompts={file}", f"--out={out}", "--kernels=plain"]
     command = [*COMMAND, *flags, SHORT, "--cluster=local:2"]
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    with subprocess.Popen(command, env=ENVIRONMENT, start_new_session=True, **streams) as running:
+    with running(command, env=ENVIRONMENT, start_new_session=True, **streams) as decoder:
         begun = {
             # beside the workers there is multiprocessing's own process
-            "workers begin": lambda: len(psutil.Process(running.pid).children()) > 1,
+            "workers begin": lambda: len(psutil.Process(decoder.pid).children()) > 1,
             "workers decode": lambda: any(one.stat().st_size for one in tmp_path.glob("*.partial")),
         }[when]
-        wait_for(begun, running)
-        os.killpg(running.pid, signal.SIGINT)
-        said = running.communicate(timeout=60)[1]
-    assert running.returncode == 130 and not out.exists()
+        wait_for(begun, decoder)
+        os.killpg(decoder.pid, signal.SIGINT)
+        said = decoder.communicate(timeout=60)[1]
+    assert decoder.returncode == 130 and not out.exists()
     assert said == f"note: {file}: read 9999 prompts, one a line\n".encode()
 
 
@@ -311,21 +313,17 @@ def test_a_scheduler_without_the_project_and_when_it_disappears(
     start = ["decoding.cluster.worker", "--nthreads", "1", "--no-nanny", *common]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with (
-        subprocess.Popen([sys.executable, "-m", *scheduler], cwd=tmp_path, **quiet) as process,
-        subprocess.Popen([sys.executable, "-m", *start], cwd=ROOT, **quiet) as one,
+        running([sys.executable, "-m", *scheduler], cwd=tmp_path, **quiet) as process,
+        running([sys.executable, "-m", *start], cwd=ROOT, **quiet) as one,
     ):
-        try:
-            wait_for(lambda: file.exists() and file.read_text(), process)
-            address = json.loads(file.read_text())["address"]
-            done, found = write("bare", f"--cluster={address}")
-            assert done.code == 0 and found == expected
-            let(monkeypatch, partial(end, process.pid), begun)
-            monkeypatch.setattr(submit, "SCHEDULER_TIMEOUT", 1)
-            done, found = write("there", f"--cluster={address}")
-            assert one.wait(60) is not None  # the worker ends, too
-        finally:
-            one.kill()
-            process.kill()
+        wait_for(lambda: file.exists() and file.read_text(), process)
+        address = json.loads(file.read_text())["address"]
+        done, found = write("bare", f"--cluster={address}")
+        assert done.code == 0 and found == expected
+        let(monkeypatch, partial(end, process.pid), begun)
+        monkeypatch.setattr(submit, "SCHEDULER_TIMEOUT", 1)
+        done, found = write("there", f"--cluster={address}")
+        assert one.wait(60) is not None  # the worker ends, too
     assert_refused(done, "the scheduler is gone, and its workers end; start both, ")
     assert not found
     done, found = write("there")

@@ -24,7 +24,7 @@ from decoding.load import load
 from decoding.run import Run
 from sampling import stop_condition
 
-pytestmark = pytest.mark.engines
+pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 
 PAGE = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
 PROMPT, N, K = "Once upon a time there lived a king", 60, 4

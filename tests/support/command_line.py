@@ -179,6 +179,16 @@ def partial_lines(path):
     return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
 
 
+@contextmanager
+def running(command, **options):
+    """A process while the block runs; if it has not ended by then, it is killed."""
+    with subprocess.Popen(command, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
 def python(*words, environment=ENVIRONMENT):
     """A process of Python in the repository: the finished process, its output as text."""
     options = {"capture_output": True, "text": True, "timeout": 120, "env": environment}
