@@ -176,23 +176,22 @@ class KVCache:
         many positions there are then. `length` stays until `advance`, after the last layer.
         """
         n_total = self.length + k.shape[1]
-        self.k[layer][:, :, self.length : n_total] = k.swapaxes(1, 2)  # stored with d_head first
-        self.v[layer][:, self.length : n_total] = v
+        self.k[layer, :, :, self.length : n_total] = k.swapaxes(1, 2)  # stored with d_head first
+        self.v[layer, :, self.length : n_total] = v
         return n_total
 
     def attend(self, layer, heads, q, out):  # 2 x [n_heads, n_new, d_head]
         """Write the attention output of the new positions to `out`, for some heads of a layer (a
         slice). Their keys and values have been appended before.
         """
-        # [n_heads, d_head, n_positions], [n_heads, n_positions, d_head]
-        k, v = self.k[layer][heads], self.v[layer][heads]
         n_new, chunk = q.shape[1], self.backend.chunk
         # a chunk of new positions at a time, which does not score the keys after it
         for start in range(0, n_new, chunk):
             end = min(start + chunk, n_new)
             n_seen = self.length + end
-            seen = k[:, :, :n_seen], v[:, :n_seen]
-            out[:, start:end] = attend(q[:, start:end], *seen, self.backend.xp)
+            # [n_heads, d_head, n_seen], [n_heads, n_seen, d_head]
+            k, v = self.k[layer, heads, :, :n_seen], self.v[layer, heads, :n_seen]
+            out[:, start:end] = attend(q[:, start:end], k, v, self.backend.xp)
 
     def advance(self, hidden):  # [n_new, n_embd]
         """Add the new positions to `length`, and keep these outputs of the last block for them."""
