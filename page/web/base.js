@@ -141,8 +141,8 @@ function showHead(run) {
       + `Accepted of the ${f.examined} examined: ${percent(f.acceptance_rate)}`
       + (run.coupled && f.usual_acceptance_rate !== null ? "; by the token rule it would be "
         + `${percent(f.usual_acceptance_rate)}.` : ".")),
-    make("li", `The large model (${s.target_model_size}) has ${million(0)} weights, `
-      + (run.parameters[1] ? `the small model (${s.draft_model_size}) ${million(1)}`
+    make("li", `The large model has ${million(0)} weights (${s.target_model_size}), `
+      + (run.parameters[1] ? `the small model ${million(1)} (${s.draft_model_size})`
         : "a look-up of n-grams takes the small one’s place")
       + `. At most K = ${s.K} guesses a round, temperature ${s.temperature}, seed ${s.seed}.`));
   put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));

@@ -50,11 +50,11 @@ function speculativeLane(run) {
   return lane;
 }
 
-// Mark the tokens and passes of a round of a lane, or those of one kind; none where r is null.
+// Mark a round's tokens and passes that have begun, or those of one kind; none where r is null.
 function light(lane, r, kind) {
   for (const [elements, what] of [[lane.spans, lane.tokens], [lane.bars, lane.passes]]) {
     elements.forEach((element, i) => element.toggleAttribute("data-lit",
-      what[i].r === r && (!kind || what[i].kind === kind)));
+      what[i].r === r && !(what[i].begin >= race.time) && (!kind || what[i].kind === kind)));
   }
 }
 
@@ -103,7 +103,7 @@ function showRace(run) {
     make("li", "⏎ a line break"));
   $("speedup").className = "big" + (!run.speedup ? "" : run.speedup < 1 ? " wrong" : " right");
   put("speedup", make("b", run.speedup ? times(run.speedup) : "–"),
-    run.speedup ? "as fast at the end" + (isSameText(run) ? ", same text" : "") : "both are being timed");
+    run.speedup ? "as fast overall" + (isSameText(run) ? ", same text" : "") : "both are being timed");
   press("chance", Number(run.settings.temperature > 0));
   const alone = median(run.plain.seconds), checks = run.rounds.map(({seconds}) => seconds[1]);
   $("longer").textContent = run.speedup ? times(median(checks) / alone) : "…";
@@ -197,21 +197,21 @@ function jump(time, says) {
 // Guess, check, reject or replace: a moment of the round of a rejected guess, and what happens then.
 function showStep(step) {
   const run = state.base, {r, round, i} = tellingItem(itemsOf(run)), [, lane] = race.lanes;
-  const n = round.draft.length, guesses = round.draft.map(quoted).join(" ");
+  const n = round.draft.length, guesses = (...range) => round.draft.slice(...range).map(quoted).join(" ");
   const why = run.settings.temperature === 0 || run.coupled ? "the large model chooses another word."
     : "the large model likes it less, and chance was against it.";
   const says = [
-    `The small model guesses ${plural(n, "token")} in ${ms(round.seconds[0])}: ${guesses}.`,
+    `The small model guesses ${plural(n, "token")} in ${ms(round.seconds[0])}: ${guesses()}.`,
     `The large model checks ${n === 1 ? "it" : `all ${n}`} in one pass of ${ms(round.seconds[1])}. `
       + `Writing one token alone takes it ${ms(median(run.plain.seconds))}.`,
-    `${quoted(round.draft[i])} is rejected: ${why}`
-      + (i + 1 < n ? " The guesses after it were built on it: dropped." : ""),
+    `${i ? `${guesses(0, i)}: kept. ` : ""}${quoted(round.draft[i])} is rejected: ${why}`
+      + (i + 1 < n ? ` ${guesses(i + 1)}, built on it: dropped.` : ""),
     `The same pass tells what the large model writes in its place: ${quoted(round.tokens[i])}. `
       + `One pass, ${plural(round.tokens.length, "token")}.`,
   ][step];
   const ends = lane.passes.filter(pass => pass.r === r).map(pass => pass.end);
   jump(ends.at([-3, -2, -1, -1][step]), says);
-  light(lane, r, [null, "target", "rejected", "correction"][step]);
+  light(lane, r, [null, null, "rejected", "correction"][step]);
   lane.tokens.forEach(({r: row, kind}, at) => {
     if (row !== r) return;
     if (kind === "unexamined") lane.spans[at].hidden = step === 3; // dropped, but still in sight

@@ -191,7 +191,7 @@ def test_one_round_is_told_in_four_steps(saved):
     r, i = page.evaluate("(({r, i}) => [r, i])(tellingItem(items))")
     row = page.evaluate(f"state.base.rounds[{r}]")
     wrong, instead = page.evaluate(f"[{row['draft'][i]}, {row['tokens'][i]}].map(quoted)")
-    said, lit, pressed, dropped, counted, written = [], [], [], [], [], []
+    said, lit, passes, pressed, dropped, counted, written = [], [], [], [], [], [], []
     guess = page.evaluate(
         f"race.lanes[1].tokens.findIndex(t => t.r === {r} && t.kind === 'unexamined')"
     )
@@ -205,8 +205,13 @@ def test_one_round_is_told_in_four_steps(saved):
         said.append(page.locator("#now").inner_text())
         lit += page.evaluate("""[race.lanes[1]].map(({spans, tokens}) => tokens.filter((_, i) =>
             !spans[i].hidden && spans[i].matches("[data-lit]")).map(({r, kind}) => [r, kind]))""")
+        passes.append(
+            page.evaluate("""[...new Set(race.lanes[1].passes.filter((_, i) =>
+            race.lanes[1].bars[i].matches("[data-lit]")).map(({kind}) => kind))]""")
+        )
     assert {r for of_step in lit for r, _ in of_step} == {r}
-    assert [len(of_step) for of_step in lit] == [len(row["draft"]), 0, 1, 1]
+    assert [len(of_step) for of_step in lit] == [len(row["draft"]), len(row["draft"]), 1, 1]
+    assert passes == [["draft"], ["draft", "target"], [], []]  # a check has not begun as they guess
     assert lit[2:] == [[[r, "rejected"]], [[r, "correction"]]]
     assert pressed == [0, 1, 2, 3] and dropped == [True, True, True, False]
     assert counted == [f"{n} token{'s' * (n != 1)}" for n in written]
