@@ -126,8 +126,8 @@ def arrange_weight(memory, weight, candidate):
 
 
 def allocate_trial_weights(weights, n_model, dtype):
-    """Allocate memory for trials: [(Weight, array [n_in * n_columns])] in the order of a pass, the
-    weights of a block and an output head, the next block and a head, and so on.
+    """Allocate memory for trials: [(Weight, flat array of its size; of a head the first columns)]
+    in the order of a pass: the weights of a block, an output head, the next block, a head, ...
 
     weights: [Weight], the output head last. n_model: how many numbers the model has. All arrays
     together are no larger than the model, nor than about COLD_BYTES. So each weight has left the
@@ -135,11 +135,12 @@ def allocate_trial_weights(weights, n_model, dtype):
     """
     *matrices, head = weights
     itemsize = np.dtype(dtype).itemsize
-    n_columns = min(head.n_out, max(1, HEAD_BYTES // itemsize // head.n_in))
-    if WIDE < n_columns < head.n_out:
-        n_columns -= n_columns % WIDE  # so that tiles of any width read as much
+    # of the head, some columns suffice: about HEAD_BYTES
+    head_columns = min(head.n_out, max(1, HEAD_BYTES // itemsize // head.n_in))
+    if WIDE < head_columns < head.n_out:
+        head_columns -= head_columns % WIDE  # so that tiles of any width read as much
     n_block = sum(weight.size for weight in matrices)
-    n_head = head.n_in * n_columns
+    n_head = head.n_in * head_columns
     n_blocks = max(1, min(n_model, COLD_BYTES // itemsize) // (n_block + n_head))
     trial_weights = []
     for _ in range(n_blocks):

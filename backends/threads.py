@@ -135,13 +135,13 @@ class Threads:
         self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # times when a caller was preempted
 
     def start_workers(self):
-        """Start n - 1 threads, and set self.workers to a tuple for each: (queue of its work, the
-        bell that it waits on, the bell on which a caller waits for it).
+        """Start self.n - 1 threads, and set self.workers to [(queue of its work, Bell that it waits
+        on, Bell on which a caller waits for it)], an item for each.
         """
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.workers:
             threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
-        self.process = os.getpid()
+        self.process = os.getpid()  # a process that is forked from it has none of these threads
 
     def has_competition(self):
         """Whether another program wants the cores: callers were preempted PREEMPTION_COUNT times in

@@ -72,7 +72,7 @@ def matrices_of(config):
 
 
 def weights_of(config):
-    """The different Weights of a model with this gpt2.Config: [Weight], the output head last."""
+    """[Weight] of a model with this gpt2.Config: each shape once, the output head last."""
     shapes = dict.fromkeys(matrices_of(config))
     head = Weight.of(config.n_embd, config.n_vocab, transposed=True)
     return [*(Weight.of(*shape) for shape in shapes), head]

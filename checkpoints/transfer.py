@@ -107,12 +107,12 @@ def require_complete(part, stated):
 
 
 def download_rest(url, name, part, record):
-    """Make one request to `url` for the bytes that the file `part` lacks, and append them.
+    """Append to the file `part` the bytes that it lacks, by one request to `url`, or by none.
 
-    name: of the file, when it is complete. part: the Path of NAME.part, which may not exist yet.
-    record: {file name: metadata}, the contents of download.json. If the download begins anew,
-    record[name] is replaced, in the file as well. Raises Retry, HttpError, an error of requests or
-    urllib3, or InputError for a full disk.
+    name: of the complete file. part: the Path of NAME.part, which may not exist yet. record: {file
+    name: metadata}, the contents of download.json. If the download begins anew, record[name] is
+    replaced, in the file as well. Raises Retry, with `part` deleted, if the server's file has
+    changed; HttpError, an error of requests or urllib3, or InputError for a full disk.
     """
     n_have, stated = size_of(part), record.get(name)
     can_resume = n_have and stated and stated["etag"] and stated["url"] == without_credentials(url)
@@ -121,7 +121,7 @@ def download_rest(url, name, part, record):
     elif n_have == stated["size"]:
         return
     with request(url, n_have, stated) as reply:
-        # 206: bytes from the middle of a file; 416: the server's file has no byte n_have
+        # 206: bytes from the middle of a file, 416: it has no byte n_have; useless if it is another
         is_resumed = can_resume and continues_download(reply, n_have, stated)
         if reply.status_code in (206, 416) and not is_resumed:
             part.unlink(missing_ok=True)

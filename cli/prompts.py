@@ -105,9 +105,9 @@ def parse_prompts(path):
 
 
 def read_prompts(path):
-    """Read a file of prompts in any form. Returns {place in the file, such as "line 3": prompt},
-    and prints their number and form on stderr. Raises InputError if the file cannot be read or has
-    no prompts, or if a prompt is empty.
+    """Read a file of prompts: JSON Lines, a JSON array, or one a line. Returns {place in the file,
+    such as "line 3": text}, and prints their number and form on stderr. Raises InputError if the
+    file cannot be read or has no prompts, or if a prompt is empty.
     """
     prompts, form = parse_prompts(path)
     for place, text in prompts:

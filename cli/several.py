@@ -139,4 +139,4 @@ def write_results(decode, settings, prompts, output):
             if output.json:
                 for results in lines.done:
                     print(json.dumps(results))
-        lines.finish()
+        lines.finish()  # raises InputError if a prompt failed

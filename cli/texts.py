@@ -104,8 +104,9 @@ def has_several_results(texts, output):
 
 
 def check_combination(texts, settings, output):
-    """Check flags, read the prompts, and check output files, all before models are loaded. Raises
-    InputError for flags that exclude each other, and for files that cannot be read or written.
+    """Check three groups of flags together, read the prompts (kept in texts.by_place), and check
+    the output files, all before models are loaded. Raises InputError for flags that exclude each
+    other, and for files that cannot be read or written.
     """
     check_conflicts(settings, output)
     if has_several_results(texts, output):

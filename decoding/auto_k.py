@@ -77,10 +77,10 @@ class AutoK:
             self.rounds_asked = DECAY * self.rounds_asked + 1
 
     def speedups(self, a):
-        """[expected speedup over plain decoding] for K = 0, 1, 2, ... at the acceptance rate a."""
+        """[expected speedup over plain decoding] for each K of self.costs, at acceptance rate a."""
         h = self.rounds_drafted / self.rounds_asked
-        # a whole round's cost stands in for v, so c is 0
-        return [speedup(a, K, 0, cost, h) for K, cost in enumerate(self.costs)]
+        # a cost is that of a whole round, with its drafts: it stands for v, and c is 0
+        return [speedup(a, K, c=0, v=cost, h=h) for K, cost in enumerate(self.costs)]
 
     def choose_K(self):
         """Return the K of the next round: the fastest K above 0 if it pays or if a trial is due,

@@ -68,7 +68,7 @@ class EagleCache(KVCache):
         hidden: [n_positions, n_hidden], row i is the target's hidden state at position i
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
-        # keep positions before self.n_text: no guess went into them; but read the last one again
+        # no guess went into the positions before self.n_text; the last of the text is read again
         self.length = start = min(self.length, self.n_text, n_text - 1)
         first = max(start, 1)
         # here row i is the state before position i: the target's state at position i - 1

@@ -64,7 +64,8 @@ def print_kept_and_replaced(rule, p, q):
     """Print the distribution of a rule for one token in two parts, drafted tokens that the rule
     keeps, and replacements. Then print the sum of the two.
 
-    rule: a function (p, q, sample, accept) -> (token, is_draft). p, q: [n_vocab]
+    rule: a function (p, q, sample, accept) -> (token, is_draft), as in exercise 6
+    p, q: the target's and the draft model's distribution, [n_vocab]
     """
     kept, replaced = enumerate_single_token(rule, p, q)
     for label, part in (

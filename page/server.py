@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def begin_answer(self, status, content_type):
         """Send the status (int) and the headers of an answer."""
-        self.connection.settimeout(PATIENCE)
+        self.connection.settimeout(PATIENCE)  # a client may stop reading
         self.send_response(status)
         self.send_header("Content-Type", f"{content_type}; charset=utf-8")
         for name, value in self.server.headers.items():

@@ -145,7 +145,7 @@ class Cluster:
             self.client.unregister_worker_plugin(self.name)
 
     def workers(self):
-        """[address] of the workers that have loaded the models."""
+        """[address, a str] of the workers that have loaded the models: they have the resource."""
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, about in workers.items() if self.name in about["resources"]]
 
@@ -153,8 +153,8 @@ class Cluster:
         """Yield the result of each item, in the order of the items, or a Failed. If none failed,
         prints the seconds and the workers at the end. Raises InputError if the scheduler is gone.
 
-        function: called by a worker as function(models, items), with a list of group_size items at
-            a time; returns one result for each
+        function: called by a worker as function(models, items), with a list of up to group_size
+            items at a time; returns one result for each
         """
         begin, n_failed = time.monotonic(), 0
         for result in self.results(function, items, group_size):
@@ -168,8 +168,8 @@ class Cluster:
     def results(self, function, items, group_size):
         """Yield the result of each item, in the order of the items, or a Failed.
 
-        function: called by a worker as function(models, items), with a list of group_size items at
-            a time; returns one result for each
+        function: called by a worker as function(models, items), with a list of up to group_size
+            items at a time; returns one result for each
         """
         groups = [items[i : i + group_size] for i in range(0, len(items), group_size)]
         done = {}  # {index of a group: its results}, which wait for groups before it

@@ -245,7 +245,7 @@ def paragraphs_of_best_K(rows):
     yield table(rows, differing + BEST_PREDICTED)
     yield "The K that was fastest:"
     yield table(rows, differing + BEST_MEASURED)
-    yield legend(rows, ["acceptance_by_position"])
+    yield legend(rows, columns=["acceptance_by_position"])
 
 
 def prompt_paragraphs(rows):

@@ -146,14 +146,14 @@ def parse_own_log(path, header, lines):
     lines: [("FILE, line N" for messages, JSON text)] of the lines after the header
     """
     must_have = "checksum" in header
-    header = without_checksum(header, f"{path}, line 1", must_have)
+    header = verify_line(header, f"{path}, line 1", must_have)
     check_fields(header, HEADER, path, EXPECTED)
     check_fields(header["settings"], SETTINGS, path, EXPECTED)
     fields = {name: header[name] for name in ("tokenizer", "n_vocab", "target", "settings")}
     log = Log([], **fields)
     records = []
     for place, line in lines:
-        records.append((place, without_checksum(parse_json(line, place), place, must_have)))
+        records.append((place, verify_line(parse_json(line, place), place, must_have)))
     n_texts = len(records) - 1  # the last line is the end, which states their number
     if n_texts < 1 or records[-1][1] != {"end": n_texts}:
         raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")
@@ -167,7 +167,7 @@ def parse_own_log(path, header, lines):
     return log
 
 
-def without_checksum(line, place, must_have):
+def verify_line(line, place, must_have):
     """Compare a line of a log with its checksum, and return the line without it. Raises InputError
     if the line does not fit its checksum, or has none but must have one.
 

@@ -17,7 +17,7 @@ from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.streams import Purpose, stream
 from experiments.replay.record import record_texts
-from experiments.replay.recordings import RecordedText, without_checksum
+from experiments.replay.recordings import RecordedText, verify_line
 from experiments.replay.simulate import prepare_drafters, replay_text
 from sampling import SamplingParams
 
@@ -146,7 +146,7 @@ def test_replayed_coins_are_independent_of_the_recorded_text():
     seed, to_probs = 3, SamplingParams(1.0)
     models = SimpleNamespace(pair=lambda: Pair(target, None, None))
     lines = record_texts(3, to_probs, seed, models, [(i, [0]) for i in range(800)])
-    texts = [RecordedText(**without_checksum(line, "log", True)) for line in lines]
+    texts = [RecordedText(**verify_line(line, "log", True)) for line in lines]
     log = SimpleNamespace(texts=texts, to_probs=to_probs, n_vocab=3)
     new_drafters = prepare_drafters(ModelDraft(draft), log, seed)
     rounds = [replay_text(text, new(), K=2) for text, new in zip(texts, new_drafters)]
