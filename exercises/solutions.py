@@ -105,7 +105,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     target_cache, draft_cache = SimpleNamespace(ids=[]), SimpleNamespace(ids=[])
     text = []
     while len(text) < n_tokens:
-        # One rule for both caches: keep all of the text but its last token.
+        # One rule for both caches: keep at most the text without its last token.
         n_certain = len(ids + text) - 1
         del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]
         # Then each pass reads what its cache lacks.
