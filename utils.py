@@ -221,7 +221,7 @@ def find_sources(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """Find ([Config], [read], encoder) of checkpoint folders (see find_sources for the rest)."""
+    """Find ([Config], [read(name) -> array], encoder) of model folders. Raises InputError."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -237,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """Make ([Config], [read], encoder) of random weights (see find_sources for the rest)."""
+    """Make ([Config], [read(name) -> array], encoder) of random weights. Raises InputError."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:

@@ -92,7 +92,7 @@ def schedules_to_try(weight, layout, rows):
 
 
 def candidates_of(weight, layouts, rows):
-    """[Layout], each with all its schedules for a Weight: [Candidate]. rows: ONE, FEW or PROMPT"""
+    """[Candidate] for a Weight: [Layout], each with all its schedules. rows: ONE, FEW or PROMPT"""
     return [
         Candidate(layout, schedule)
         for layout in layouts
@@ -126,16 +126,15 @@ def arrange_weight(memory, weight, candidate):
 
 
 def allocate_trial_weights(weights, n_model, dtype):
-    """Allocate memory for trials: [(Weight, flat array of its size; of a head the first columns)]
-    in the order of a pass: the weights of a block, an output head, the next block, a head, ...
+    """Allocate memory for trials: [(Weight, flat array for its numbers)] in the order of a pass: a
+    block's weights, an output head, the next block's, a head, ... up to about COLD_BYTES in all. So
+    each weight has left the caches before its next product, as in a pass of the model.
 
-    weights: [Weight], the output head last. n_model: how many numbers the model has. All arrays
-    together are no larger than the model, nor than about COLD_BYTES. So each weight has left the
-    caches before its next product, as in a pass of the model.
+    weights: [Weight], the output head last. Only the head is cut: its array is for its first
+    columns, about HEAD_BYTES. n_model: how many numbers the model has; all arrays have no more
     """
     *matrices, head = weights
     itemsize = np.dtype(dtype).itemsize
-    # of the head, some columns suffice: about HEAD_BYTES
     head_columns = min(head.n_out, max(1, HEAD_BYTES // itemsize // head.n_in))
     if WIDE < head_columns < head.n_out:
         head_columns -= head_columns % WIDE  # so that tiles of any width read as much
@@ -167,7 +166,7 @@ def time_candidates(trial_weights, n_rows, candidates):
         trials = {}
         for weight, tried in candidates.items():
             on_n_threads = [c for c in tried if c.schedule.n_threads == n_threads]
-            trials[weight] = on_n_threads or tried  # else it would not fill the caches
+            trials[weight] = on_n_threads or tried  # any: its product has to displace the others
         # a pass multiplies each weight len(trial_weights) / len(trials) times
         n_candidates = max(len(tried) for tried in trials.values())
         n_passes = math.ceil(SAMPLES * n_candidates * len(trials) / len(trial_weights))
@@ -202,7 +201,7 @@ def time_product(n_rows, weight, memory, candidate):
     x = np.ones((n_rows, weight.n_in), memory.dtype)
     begin = time.perf_counter()
     y = x @ w
-    layer_norm(y[:, : weight.n_in], 1, 0, 1e-5)
+    layer_norm(y[:, : weight.n_in], weight=1, bias=0, epsilon=1e-5)
     return time.perf_counter() - begin
 
 
@@ -222,9 +221,9 @@ def choose_by_trial(weights, n_model, dtype):
 
     # first: which layout for each weight?
     layouts = {weight: layouts_to_try(weight) for weight in weights}
-    of_1 = measure(layouts, ONE, 1)
-    of_5 = measure(layouts, FEW, 5)
-    of_9 = measure(layouts, FEW, 9)
+    of_1 = measure(layouts, ONE, n_rows=1)
+    of_5 = measure(layouts, FEW, n_rows=5)
+    of_9 = measure(layouts, FEW, n_rows=9)
     layout_of = {w: best_layout(layouts[w], of_1[w], [of_5[w], of_9[w]]) for w in weights}
     # then, in that layout: on how many threads, and how many rows at a time?
     layouts = {weight: [layout] for weight, layout in layout_of.items()}
@@ -257,7 +256,8 @@ def best_layout(layouts, times_of_one, times_of_few):
 
 
 def best_schedule(weight, times):
-    """The Schedule of a Weight with the least time; MIN_GAIN says when sharing must win clearly.
+    """The Schedule of a Weight with the least time. But one thread for a large weight, or several
+    for a smaller one, must be MIN_GAIN times as fast.
     times: [{Candidate: seconds}], a dict for each number of rows, which all count equally
     """
     is_large = weight.size > LARGE_WEIGHT

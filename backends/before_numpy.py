@@ -33,7 +33,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
 
 
 def has_unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
-    """Whether this is a Zen 5, whose AVX-512 OpenBLAS up to 0.3.31 misses; False if not Linux."""
+    """Whether the file `cpuinfo` names a Zen 5, whose AVX-512 OpenBLAS up to 0.3.31 misses."""
     try:
         first_core = Path(cpuinfo).read_text().split("\n\n")[0]
     except OSError:

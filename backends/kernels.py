@@ -67,7 +67,7 @@ def layout_function(config, dtype, kernels, exact=False):
         # the head is a view of the embedding, which is transposed
         weight = Weight.of(*w.shape, transposed=not w.flags.c_contiguous)
         kernel = kernels[weight]
-        if kernel.layout.width < weight.n_out or exact:
+        if kernel.layout.width < weight.n_out or exact:  # exact: only Tiles multiply row by row
             # the head, the last weight of all, has memory of its own
             return Tiles.cut(w, kernel, np.empty if weight.transposed else empty)
         is_shared = any(s.n_threads > 1 for s in (kernel.one, kernel.few, kernel.many))
@@ -82,8 +82,8 @@ def layout_function(config, dtype, kernels, exact=False):
 
 
 def plan_layouts(config, dtype, kernel=None, exact=False):
-    """Choose a kernel for each weight, and return a function lay_out(w), which copies a weight into
-    the layout of its kernel, for `x @ lay_out(w)`.
+    """Choose a kernel for each weight of a gpt2.Config, and return a function lay_out(w), which
+    copies a weight [n_in, n_out] into the layout of its kernel, for `x @ lay_out(w)`.
     kernel: a Kernel for all weights; if None, candidates are timed. exact: rows are multiplied one
         at a time, so the bits of a row do not depend on the other rows; nothing is timed
     """

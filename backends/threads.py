@@ -86,7 +86,7 @@ class Bell:
 
     def spin(self):
         """Read the byte until the bell has rung, at most SPINS times, and return after a pause."""
-        np.logical_or.reduceat(self.looks, self.parts)
+        np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
 
     def get(self, queue):
         """Wait for the next item of a queue and return it. A thread that puts an item there rings
@@ -135,19 +135,20 @@ class Threads:
         self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # times when a caller was preempted
 
     def start_workers(self):
-        """Start self.n - 1 threads, and set self.workers to [(queue of its work, Bell that it waits
-        on, Bell on which a caller waits for it)], an item for each.
+        """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
+        that it waits on, Bell on which a caller waits for it). Notes the process in self.process.
         """
+        # n_pauses differs, so that the threads do not ask for the GIL at the same time
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
         for inbox, bell, _ in self.workers:
             threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
-        self.process = os.getpid()  # a process that is forked from it has none of these threads
+        self.process = os.getpid()  # a forked process has another id, and no threads
 
     def has_competition(self):
         """Whether another program wants the cores: callers were preempted PREEMPTION_COUNT times in
         the last PREEMPTION_SECONDS.
         """
-        times = self.preemptions
+        times = self.preemptions  # the last ones, at most PREEMPTION_COUNT
         if len(times) < PREEMPTION_COUNT:
             return False
         return time.perf_counter() - times[0] < PREEMPTION_SECONDS

@@ -109,7 +109,7 @@ class Kernel:
 
     @classmethod
     def on(cls, n_threads, layout, rows_at_a_time=(1, 9, 8)):
-        """The Kernel with n_threads and a Layout. rows_at_a_time: of one row, of a few, of many"""
+        """The Kernel of a Layout on n_threads. rows_at_a_time: for one row, for a few, for many"""
         one, few, many = rows_at_a_time
         schedules = Schedule(n_threads, one), Schedule(n_threads, few), Schedule(n_threads, many)
         return cls(layout, *schedules)

@@ -20,6 +20,7 @@ DECAY = 0.99  # weight of the past after a new observation: about a hundred obse
 MIN_SPEEDUP = 1.02
 # the share of the time that trial rounds may cost, except the first trials
 TRIAL_SHARE = 0.01
+MAX_PATIENCE = 128  # the most plain rounds between two trials
 PRIOR = (0.6, 2.0)  # an acceptance rate to begin with, and how many examined drafts it is worth
 
 
@@ -80,7 +81,7 @@ class AutoK:
         """[expected speedup over plain decoding] for each K of self.costs, at acceptance rate a."""
         h = self.rounds_drafted / self.rounds_asked
         # a cost is that of a whole round, with its drafts: it stands for v, and c is 0
-        return [speedup(a, K, c=0, v=cost, h=h) for K, cost in enumerate(self.costs)]
+        return [speedup(a=a, K=K, c=0, v=cost, h=h) for K, cost in enumerate(self.costs)]
 
     def choose_K(self):
         """Return the K of the next round: the fastest K above 0 if it pays or if a trial is due,
@@ -100,7 +101,8 @@ class AutoK:
         if self.waited <= self.patience:
             return 0
         self.waited = 0
-        # a trial costs costs[best] - 1 plain rounds more than a plain round: 1 / TRIAL_SHARE times
-        # as many plain rounds keep its share of the time. Each trial that fails doubles the wait
-        self.patience = min(2 * self.patience + (self.costs[best] - 1) / TRIAL_SHARE, 128)
+        # a trial costs this much more than a plain round, in plain rounds: 1 / TRIAL_SHARE times as
+        # many plain rounds keep its share of the time. Each trial that fails doubles the wait
+        extra_cost = self.costs[best] - 1
+        self.patience = min(2 * self.patience + extra_cost / TRIAL_SHARE, MAX_PATIENCE)
         return best

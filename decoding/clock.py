@@ -39,7 +39,7 @@ class Stopwatch:
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 
     def with_timer(self, part, function):
-        """Wrap a function: each call adds its seconds to spent[part]. part: "draft" or "target"."""
+        """Return `function` with a timer that adds to spent[part]; part: "draft" or "target"."""
 
         def call(*arguments, **named):
             begin = time.perf_counter()

@@ -92,7 +92,9 @@ def medians(rounds):
 
 def measure_round_costs(target, draft, to_probs, rule):
     """Measure [cost of a round of 0, 1, 2, ... drafts], up to the largest K that is possible. Costs
-    are multiples of a round without drafts, so the first is 1. The parameters are RoundTimer's.
+    are multiples of a round without drafts, so the first is 1.
+
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
     """
     parts = measure_cost_parts(target, draft, to_probs, rule)
     return [1.0] + [K * c + v for K, (c, v) in enumerate(parts, 1)]
@@ -103,18 +105,22 @@ def measure_cost_parts(target, draft, to_probs, rule=verify):
     the draft cannot draft. Shows a progress bar.
 
     c: the cost of drafting one token; v: the cost of the rest of the round. Both are multiples of a
-    round without drafts. The parameters are RoundTimer's.
+    round without drafts.
+
+    target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
     """
     max_K = min(MAX_K, draft.max_draft_length(target))
     if max_K == 0:
         return []
     timed_Ks = [K for K in TIMED_KS if K < max_K] + [max_K]
     turns = turns_within(BUDGET_SECONDS)
+    # disable=None: no bar unless it would be on a terminal
     turns = tqdm(turns, desc="costs of K", delay=1, leave=False, disable=None)
     _, costs = measure_costs_in_turns(target, draft, to_probs, timed_Ks, N_ROUNDS, turns, rule)
     # the median costs of drafting all K tokens, and of verifying them: [n_timed, 2]
     pairs = np.array([np.median([(K * c, v) for c, v in costs[K]], axis=0) for K in timed_Ks])
-    # a straight line through each of the two columns; a single K is a constant
+    # a straight line through each of the two columns; a single K is a constant. The weights w make
+    # relative errors count, not absolute ones
     degree = min(1, max_K - 1)
     lines = np.polyfit(timed_Ks, pairs, degree, w=1 / pairs.sum(axis=1))  # [degree + 1, 2]
     Ks = np.arange(1, max_K + 1)

@@ -61,7 +61,7 @@ def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
     return len(draft), rng.sample(p[len(draft)])
 
 
-def verify_shared_noise(draft, p, q, rng):  # as verify_match
+def verify_shared_noise(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> int, token
     """Return (n_accepted, token) of `verify_match` under the noise that the draft was sampled with.
 
     rng: the text's SharedNoise. It is set back to the first position of the round; afterwards it is

@@ -31,7 +31,7 @@ class Draft:
         return min(target.config.n_ctx - 1, self.n_ctx, self.max_draft_tokens)
 
     def map_models(self, function):
-        """A copy of this draft that runs function(model) in place of each of its models."""
+        """A copy of this draft that runs function(model) in place of its models; self if none."""
         return self
 
 
@@ -43,7 +43,7 @@ class ModelDraft(Draft):
         self.standalone_model = model
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """Make a NeuralDrafter that samples from the model (parameters: see Draft.new_drafter)."""
+        """Make a NeuralDrafter of the model. to_probs: SamplingParams; rng: an Rng"""
         return NeuralDrafter(self.model, to_probs, rng, confidence)
 
     def map_models(self, function):
@@ -61,7 +61,7 @@ class HeadDraft(ModelDraft):
         self.standalone_model, self.max_draft_tokens = None, head.config.n_places
 
     def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """Make a HeadDrafter that samples from the head (parameters: see Draft.new_drafter)."""
+        """Make a HeadDrafter of the head. to_probs: SamplingParams; rng: an Rng"""
         return HeadDrafter(self.model, to_probs, rng, confidence)
 
 

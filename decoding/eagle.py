@@ -68,9 +68,10 @@ class EagleCache(KVCache):
         hidden: [n_positions, n_hidden], row i is the target's hidden state at position i
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
-        # no guess went into the positions before self.n_text; the last of the text is read again
-        self.length = start = min(self.length, self.n_text, n_text - 1)
-        first = max(start, 1)
+        without_guesses = self.n_text  # no guess went into the positions before this one
+        read_by_target = n_text - 1
+        self.length = start = min(self.length, without_guesses, read_by_target)
+        first = max(start, 1)  # row 0 stays 0: no state comes before position 0
         # here row i is the state before position i: the target's state at position i - 1
         self.hidden[first:n_text] = hidden[first - 1 : n_text - 1]
         self.n_text = n_text

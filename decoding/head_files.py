@@ -17,7 +17,7 @@ from gpt2 import nested
 
 
 def fingerprint(folder):
-    """The SHA-256, in hex, of the weights in a model's folder. Raises InputError if it has none."""
+    """The SHA-256, in hex, of the weights in a folder (a Path). Raises InputError without any."""
     return sha256_of(weights_files(folder))
 
 

@@ -52,7 +52,7 @@ class LoadedModels:
     encoder: Any
 
     def pair(self, name=None):
-        """The Pair of the target and the draft of this name; without a draft if there is none."""
+        """The Pair of the target and the draft of this name (str); draft None for an unknown name."""
         return Pair(self.target, self.drafts.get(name), self.encoder)
 
 
@@ -67,8 +67,7 @@ def load(target, drafts, models_dir, backend, weights=CHECKPOINT, download=False
     are read.
 
     target: a size or a folder; drafts: [size, folder, name of HEADS, or NGRAM]
-    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: whether a model that is not
-    there is downloaded to models_dir
+    backend: a utils.Backend; weights: CHECKPOINT or RANDOM; download: True fetches missing models
     """
     heads = [name for name in drafts if name in HEADS]
     if heads and weights == RANDOM:

@@ -108,10 +108,13 @@ def read_heads_together(
     The first token of a draft computes the logits of all places, in one pass for all texts; the
     other tokens of the draft find theirs in the cache (a MedusaCache).
     """
-    new = [cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None]
-    if new:
-        for cache, logits in zip(new, medusa.logits([cache.hidden for cache in new])):
-            cache.logits = logits
+    not_computed = [
+        cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None
+    ]
+    if not_computed:
+        logits_of = medusa.logits([cache.hidden for cache in not_computed])
+        for cache, logits in zip(not_computed, logits_of):
+            cache.logits = logits  # [n_places, n_vocab]
     rows = []
     for ids, cache, n_last in zip(texts, caches, n_lasts):
         if n_last == 0:

@@ -40,6 +40,6 @@ def fastest_K(a, costs, h=1):
     >>> fastest_K(0.8, {1: (0.3, 1.1), 2: (0.3, 1.2), 3: (0.3, 1.3)})[0]
     2
     """
-    speedups = {K: speedup(a, K, *costs[K], h) for K in sorted(costs)}
+    speedups = {K: speedup(a, K, *costs[K], h=h) for K in sorted(costs)}
     K = max(speedups, key=speedups.get)
     return K, speedups[K]

@@ -119,6 +119,7 @@ class Cluster:
         """
         choices = choose_kernels_once(self.spec, self.configs)
         payload = self.spec, choices, worker.fingerprints(self.spec)
+        # send the code of `worker`, too: the scheduler lacks it, workers may have other versions
         cloudpickle.register_pickle_by_value(worker)
         loader = worker.Loader(self.name, pickle.dumps(payload))
         try:
@@ -145,7 +146,8 @@ class Cluster:
             self.client.unregister_worker_plugin(self.name)
 
     def workers(self):
-        """[address, a str] of the workers that have loaded the models: they have the resource."""
+        """[address, a str] of the workers that have loaded the models."""
+        # a worker that has loaded them announces a resource of this name: see worker.Loader
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         return [address for address, about in workers.items() if self.name in about["resources"]]
 
@@ -191,6 +193,7 @@ class Cluster:
         running, futures = {}, as_completed()  # running: {future: index of its group}
         try:
             while waiting or running:
+                # without a worker one group is sent all the same: it waits for a worker to come
                 while waiting and len(running) < max(1, len(self.workers())):
                     index, items = waiting.popleft()
                     future = self.submit(function, items)
@@ -205,7 +208,7 @@ class Cluster:
                 "start both, then give the same command again to go on"
             ) from None
         finally:
-            with suppress(Exception):
+            with suppress(Exception):  # the scheduler may be gone
                 self.client.cancel([*running])
 
     def submit(self, function, items):
@@ -217,7 +220,8 @@ class Cluster:
 
         job = cloudpickle.dumps((function, items))
         task = work, self.name, job, GROUP_TIMEOUT
-        # only workers that have loaded the models have the resource of this name
+        # only workers that have loaded the models have the resource of this name. pure=False: run
+        # an equal task anew, rather than take the result that Dask has of it
         return self.client.submit(*task, pure=False, resources={self.name: 1})
 
 
