@@ -131,7 +131,7 @@ def allocate_trial_weights(weights, n_model, dtype):
     each weight has left the caches before its next product, as in a pass of the model.
 
     weights: [Weight], the output head last. Only the head is cut: its array is for its first
-    columns, about HEAD_BYTES. n_model: how many numbers the model has; all arrays have no more
+    columns, about HEAD_BYTES. n_model: how many numbers the model has; the arrays have no more
     """
     *matrices, head = weights
     itemsize = np.dtype(dtype).itemsize

@@ -78,7 +78,9 @@ class AutoK:
             self.rounds_asked = DECAY * self.rounds_asked + 1
 
     def speedups(self, a):
-        """[expected speedup over plain decoding] for each K of self.costs, at acceptance rate a."""
+        """[expected speedup over plain decoding] for K = 0, 1, 2, ..., one for each of self.costs.
+        a: the acceptance rate
+        """
         h = self.rounds_drafted / self.rounds_asked
         # a cost is that of a whole round, with its drafts: it stands for v, and c is 0
         return [speedup(a=a, K=K, c=0, v=cost, h=h) for K, cost in enumerate(self.costs)]

@@ -52,7 +52,7 @@ class LoadedModels:
     encoder: Any
 
     def pair(self, name=None):
-        """The Pair of the target and the draft of this name (str); draft None for an unknown name."""
+        """The Pair of the target and the draft of this name (str); draft None if it is unknown."""
         return Pair(self.target, self.drafts.get(name), self.encoder)
 
 
