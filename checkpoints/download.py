@@ -117,8 +117,8 @@ def fetch_from_hugging_face(size, folder):
 
 @contextlib.contextmanager
 def locked(folder):
-    """Hold a lock on a folder, so that another process that downloads it waits. Without effect on
-    Windows, which opens no folder. A lock on a file would leave that file in the folder.
+    """Context manager: lock a folder (Path), so that another process that downloads it waits.
+    Without effect on Windows, which opens no folder. A lock on a file would leave a file there.
     """
     if locks.fcntl is None:
         yield

@@ -38,8 +38,8 @@ def sha256_of(files):
 
 
 def first_of(folder, *names):
-    """Return the Path of the first of these names that is a file in the folder. Raises InputError
-    if none is.
+    """Return the Path of the first of these names that is a file in the folder, a Path. Raises
+    InputError if none is.
     """
     for name in names:
         if (folder / name).is_file():
@@ -61,8 +61,8 @@ def strict_json(text):
 
 
 def read_json(path, optional=False):
-    """Read a file with a JSON object as a dict; an optional file that is not there as {}. Raises
-    InputError if there is no JSON object in it.
+    """Read the JSON object in the file at a Path, as a dict; {} if the file is optional and not
+    there. Raises InputError if it holds anything else.
     """
     if optional and not path.is_file():
         return {}

@@ -59,7 +59,7 @@ SUPPORTED = {  # {name in config.json: [value]}, all that gpt2.py computes besid
 
 
 def missing_files(folder):
-    """The files that a folder lacks, as a list of texts such as "config.json or hparams.json".
+    """The files that a folder (Path) lacks, a list of str such as "config.json or hparams.json".
     Raises InputError if an index of weights is damaged.
     """
     missing = []
@@ -74,8 +74,8 @@ def missing_files(folder):
 
 
 def other_weights_files(path):
-    """If `path` is only an index of weights, the Paths of the files with the weights as a list;
-    else []. Raises InputError if the index is damaged.
+    """If the file at a Path is only an index of weights, the Paths of the files with the weights as
+    a list; else []. Raises InputError if the index is damaged.
     """
     if path.name == SHARDS_INDEX:
         return sorted({*safetensors.read_shard_paths(path).values()})
@@ -85,8 +85,8 @@ def other_weights_files(path):
 
 
 def weights_files(folder):
-    """The Paths of all files of a folder's weights, as a list; the first is the one to open. Raises
-    InputError if there are none, or only a pickle, which is never opened.
+    """The Paths of all files with the weights of a folder (Path), as a list; the first is the one
+    to open. Raises InputError if there are none, or only a pickle, which is never opened.
     """
     names = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
     if names and names[0] in PICKLES:
@@ -104,8 +104,8 @@ def weights_files(folder):
 
 
 def read_config(folder):
-    """Read a folder's config.json or hparams.json as a gpt2.Config. Raises InputError if gpt2.py
-    cannot compute such a model.
+    """Read config.json or hparams.json of a folder (Path) as a gpt2.Config. Raises InputError if
+    gpt2.py cannot compute such a model.
     """
     path = first_of(folder, "config.json", "hparams.json")
     values = read_json(path)
@@ -135,8 +135,8 @@ def read_config(folder):
 
 
 def open_weights(folder, config):
-    """Open a folder's weights: {name in config.shapes(): Tensor}. Raises InputError if a tensor is
-    missing, unknown, or of another shape.
+    """Open the weights of a folder (Path): {name in config.shapes(): Tensor}. Raises InputError if
+    a tensor is missing, unknown, or of another shape than the gpt2.Config says.
 
     Hugging Face's prefix of names is removed. Its causal masks are left out, and so is its output
     head, which must be equal to the embedding: only these two are read, of all others the headers.

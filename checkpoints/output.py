@@ -53,8 +53,8 @@ def delete(path):
 
 
 def check_output(flag, path, endings):
-    """Raise InputError unless a new file `path`, with one of these endings, can be written: a file
-    that is there already may be an input, or hours of work. Creates files to try, and deletes them.
+    """Raise InputError unless a new file `path`, str or Path, with one of these endings can be
+    written: an old file may be an input, or hours of work. Creates files to try, and deletes them.
 
     flag: the name of the setting, for the message; endings: a tuple of str, ("",) for any
     """

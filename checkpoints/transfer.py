@@ -71,7 +71,7 @@ def fetch(folder_url, path):
         except (requests.RequestException, urllib3.exceptions.HTTPError, Retry) as error:
             reason = reason_for(error)
         n_bytes = size_of(part)
-        n_failures = 1 if n_bytes > max_bytes else n_failures + 1
+        n_failures = 1 if n_bytes > max_bytes else n_failures + 1  # new bytes: count anew
         max_bytes = max(max_bytes, n_bytes)
         if n_failures == ATTEMPTS:
             raise HttpError(f"{path.name}: {reason}, {ATTEMPTS} times in a row")
@@ -111,8 +111,8 @@ def download_rest(url, name, part, record):
 
     name: of the complete file. part: the Path of NAME.part, which may not exist yet. record: {file
     name: metadata}, the contents of download.json. If the download begins anew, record[name] is
-    replaced, in the file as well. Raises Retry, with `part` deleted, if the server's file has
-    changed; HttpError, an error of requests or urllib3, or InputError for a full disk.
+    replaced, in the file as well. Raises Retry (if the server's file has changed, after deleting
+    `part`), HttpError, an error of requests or urllib3, or InputError for a full disk.
     """
     n_have, stated = size_of(part), record.get(name)
     can_resume = n_have and stated and stated["etag"] and stated["url"] == without_credentials(url)
@@ -121,7 +121,7 @@ def download_rest(url, name, part, record):
     elif n_have == stated["size"]:
         return
     with request(url, n_have, stated) as reply:
-        # 206: bytes from the middle of a file, 416: it has no byte n_have; useless if it is another
+        # 206 (a file from byte n_have on) or 416 (it has no such byte) is useless for another file
         is_resumed = can_resume and continues_download(reply, n_have, stated)
         if reply.status_code in (206, 416) and not is_resumed:
             part.unlink(missing_ok=True)
@@ -134,7 +134,7 @@ def download_rest(url, name, part, record):
             record[name] = stated
             with replace_atomically(part.with_name(RECORD)) as temporary:
                 temporary.write_text(json.dumps(record, indent=1) + "\n")
-        require_space(part, reply.raw.length_remaining or 0)
+        require_space(part, reply.raw.length_remaining or 0)  # None: the server does not say
         units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
         bar = tqdm(desc=name, total=stated["size"], initial=n_have, **units)
         with with_filename(part), part.open("ab") as file, bar:

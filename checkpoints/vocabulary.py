@@ -54,8 +54,8 @@ def read_merges(path):
 
 
 def require_all_merges(path, vocabulary, merges):
-    """Raise InputError if [(left, right)] lack a merge that made a token of {token: id}, because
-    the file at `path` is cut off, for example.
+    """Raise InputError if the merges, [(left, right)], lack one that made a token of the
+    vocabulary, {token: id}; the file of merges at `path` may be cut off.
 
     Without that merge, texts would be encoded as other tokens than the model was trained with. If
     all 256 bytes are tokens, every longer token was made by a merge, except special tokens.

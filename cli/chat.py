@@ -109,6 +109,7 @@ class Console:
         generate_settings = settings.as_generate_settings()
         loaded = load_pair(generate_settings)
         pairs, config = pairs_by_decoder(loaded), config_from(generate_settings)
+        # one token, any, to warm up with
         prompt = Prompt(1, "", [loaded.encoder.end_of_text or 0], settings.seed)
         for pair in pairs.values():
             config.new_run(pair, prompt).warm_up()

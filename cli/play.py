@@ -85,7 +85,7 @@ def play(settings: PlaySettings):
         with tqdm(leave=False, disable=None) as bar:
 
             def tell(done=None, total=None):
-                """Draw the bar: `done` tokens or rules of `total`; if None, as it was before."""
+                """Draw the bar: `done` tokens or rules of `total`; unchanged without a total."""
                 if total:
                     bar.total, bar.n = total, done
                 bar.refresh()

@@ -80,9 +80,9 @@ def hellaswag_contexts(lines):
 
 
 def parse_prompts(path):
-    """Read a file of prompts in any form that the head of this module lists. Returns
-    ([(place in the file, prompt)], the form in words). A place is "line 3", or "item 3" of a JSON
-    array; a form is "JSON Lines", for example.
+    """Read a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line; its
+    content decides which. Returns ([(place, prompt)], the form in words, such as "JSON Lines"), all
+    str. A place is "line 3", or "item 3" of a JSON array.
 
     Raises InputError if the file or a prompt cannot be read.
     """
@@ -101,13 +101,14 @@ def parse_prompts(path):
     else:
         contexts = [(f"line {i}", context) for i, context in hellaswag_contexts(lines)]
         return (contexts, "HellaSwag's form") if contexts else (filled_lines, "one a line")
-    return [(place, prompt_of_record(it, f"{path}, {place}")) for place, it in records], form
+    prompts = [(place, prompt_of_record(value, f"{path}, {place}")) for place, value in records]
+    return prompts, form
 
 
 def read_prompts(path):
-    """Read a file of prompts: JSON Lines, a JSON array, or one a line. Returns {place in the file,
-    such as "line 3": text}, and prints their number and form on stderr. Raises InputError if the
-    file cannot be read or has no prompts, or if a prompt is empty.
+    """Read a file of prompts: JSON Lines, a JSON array, HellaSwag's form, or one a line. Returns
+    {place, such as "line 3": prompt (str)}, and prints their number and form on stderr. Raises
+    InputError if the file cannot be read or has no prompts, or if a prompt is empty.
     """
     prompts, form = parse_prompts(path)
     for place, text in prompts:
@@ -185,7 +186,7 @@ class PromptFile(Group):
         Raises SettingError if it leaves none.
         """
         n_ctx, n_tokens = models.target.config.n_ctx, self.n_tokens_to_generate
-        check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)
+        check_length("n_tokens_to_generate", n_tokens, n_ctx - 1)  # a prompt has 1 or more
         return n_ctx - n_tokens
 
     def read_chosen(self, models):

@@ -18,7 +18,7 @@ from decoding.together import decode_in_batches
 
 def generate_several(texts, settings, output):
     """Load the models, decode several prompts in batches, and print their results or write them to
-    the file of --out. texts, settings, output: the groups of flags of `generate`
+    the file of --out. texts, settings, output: the Texts, Settings and Output of `generate`
 
     Raises InputError if a model or prompt cannot be used, or if prompts failed on a cluster.
     """
@@ -123,8 +123,9 @@ def write_results(decode, settings, prompts, output):
     """Write the file of --out, a line for each Prompt. Decodes only the Prompts whose results an
     interrupted run has not stored. Draws a progress bar; with --json, prints the lines, too.
 
-    decode: a function, list of Prompts -> iterator with a dict or Failed for each Prompt
-    Raises InputError if a prompt failed; the other results are stored for the next run.
+    decode: a function, list of Prompts -> iterator with a dict or Failed for each Prompt, which
+        raises InputError at its end if a prompt failed; all other results are then stored
+    settings, output: the Settings and Output of `generate`
     """
     prompt_settings = [settings.as_json(prompt.text, prompt.seed, prompt.ids) for prompt in prompts]
     fingerprints = pair_spec(settings).fingerprints()
@@ -133,10 +134,11 @@ def write_results(decode, settings, prompts, output):
         decoded = decode([prompts[i] for i in missing])
         bar = {"initial": len(lines.stored), "total": len(prompts), "unit": " prompts"}
         try:
+            # `decoded` stands first, as in `decode`: if prompts failed, it raises at its end
             for results, i in zip(tqdm(decoded, **bar, leave=False, disable=None), missing):
                 lines.write(i, results, settings=prompt_settings[i], fingerprints=fingerprints)
         finally:  # also if some prompts failed: print those that did not
             if output.json:
                 for results in lines.done:
                     print(json.dumps(results))
-        lines.finish()  # raises InputError if a prompt failed
+        lines.finish()

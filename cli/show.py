@@ -15,7 +15,7 @@ def underlined(text):
 
 
 def note_early_ends(settings, pair, prompts):
-    """Print a line on stderr for each of these Prompts whose text the end of the context cuts."""
+    """Print a line on stderr for each Prompt, of a list, whose text the context's end cuts."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         n_left = pair.target.config.n_ctx - len(prompt.ids)
@@ -25,7 +25,7 @@ def note_early_ends(settings, pair, prompts):
 
 
 def note_mistake(settings):
-    """Print on stderr if --mistake cannot show with these settings, and flags that show it."""
+    """If the mistake of these Settings cannot show, print on stderr flags that show it."""
     if settings.mistake:
         from proving.mistakes import case_flags, get_mistake  # here: a plain run needs no museum
 
@@ -178,7 +178,7 @@ def print_comparison(results, alone=True):
 
 
 def print_speculation(result, K):
-    """Print acceptance and tokens per pass, from the dict that Run.finish returned. K: of --K."""
+    """Print acceptance and tokens per pass, from the dict of Run.finish. K: the value of --K."""
     if result["examined"]:
         counts = "{accepted} of {examined} examined drafted tokens".format(**result)
         print(f"Acceptance rate = {result['acceptance_rate']:.3f} ({counts})")
@@ -193,7 +193,7 @@ def print_speculation(result, K):
 
 
 def print_figures_of_own_rule(results):
-    """Print how exact a reader's rule and loop are, from a dict. Returns whether the rule is."""
+    """Print the figures of --rule from a prompt's JSON object; return whether the rule is exact."""
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 
     distance = "{}: total variation distance from the target = {}, exact, on a toy pair"

@@ -99,14 +99,14 @@ class Output(Json, Workers):
 
 
 def has_several_results(texts, output):
-    """Whether to decode as several prompts: more than one, a file of prompts, or --out."""
+    """Whether the Texts and Output ask for several results: several --prompt, a file, or --out."""
     return bool(texts.prompts or output.out or len(texts.prompt) > 1)
 
 
 def check_combination(texts, settings, output):
-    """Check three groups of flags together, read the prompts (kept in texts.by_place), and check
-    the output files, all before models are loaded. Raises InputError for flags that exclude each
-    other, and for files that cannot be read or written.
+    """Check the Texts, Settings and Output of `generate` together, and the file of --report. Read
+    the prompts, which texts.by_place keeps. Raises InputError for flags that exclude each other,
+    and for files that cannot be read or written.
     """
     check_conflicts(settings, output)
     if has_several_results(texts, output):

@@ -100,6 +100,7 @@ def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
 
     texts: {text, a tuple of tokens: probability}
     target: a model, text -> [n_vocab]
+    end: the token that ends a text, or None
     case: what is checked, in words; the message begins with it
     figures: how many drafts are kept, in words; added to the message
     """
@@ -378,7 +379,7 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
 
 def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
     """Raise WrongAnswer unless the token that an answer chooses has the distribution p, and is a
-    draft with probability min_kept or more.
+    draft, sampled from q, with probability min_kept or more. p, q: [n_vocab]
 
     answer: a function (p, q, sample, accept) -> (token, whether it is a draft)
     reason: what min_kept is, in words. n_drafts: how many tokens may be sampled from q
@@ -613,7 +614,7 @@ def check_n_read(answer, model, drafts):
 
 def expected_tree_tokens(target, draft_model):
     """The mean number of tokens of a right round after the text [0], a float. The round drafts two
-    siblings and a child below each.
+    siblings and a child below each. The models are functions of a text -> [n_vocab].
     """
     p, q = target([0]), draft_model([0])
     accepted = np.minimum(p, q)  # for each token, the probability that it is an accepted sibling
@@ -631,8 +632,10 @@ def expected_tree_tokens(target, draft_model):
 
 
 def enumerate_siblings(answer, target, draft_model):
-    """Run one round of siblings_12 after the text [0] through all its random choices. Returns
-    {the tokens of the round, a tuple: probability}.
+    """Run one round of `answer`, a siblings_12, after the text [0] through all its random choices.
+    Returns {the tokens of the round, a tuple: probability}.
+
+    target, draft_model: functions of a text -> [n_vocab]
     """
 
     def run(branches):
@@ -672,8 +675,8 @@ def check_siblings_12(answer):
 
 
 def propose_checked(drafter, ids, k, case):
-    """Call drafter.prefill for a text, ids, and drafter.propose for up to k tokens after it.
-    Returns the proposal: (tokens, rows of q), both tuples.
+    """Call prefill of a drafter, which drafter_13 returned, for a text, a list of ids, and propose
+    for up to k tokens after it. Returns the proposal: (tokens, rows of q), both tuples.
 
     Raises WrongAnswer if the proposal has another form. case: what is checked, in words for the
     message
@@ -725,7 +728,10 @@ def texts_to_draft_after():
 def enumerate_drafts(answer, n_vocab, texts, k, case):
     """Let a new drafter propose up to k tokens for each text in turn, through all its random
     choices. Returns what it proposes for the last text: {(draft, rows of q), both tuples:
-    probability}. texts: lists of ids. case: what is checked, in words for the message
+    probability}.
+
+    answer: drafter_13, a function (n_vocab, sample) -> drafter. texts: a list of lists of ids
+    case: what is checked, in words for the message
     """
 
     def run(branches):

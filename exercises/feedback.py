@@ -55,8 +55,8 @@ def print_outcome(label, p, kept, replaced):
 
 
 def check_answer(answer):
-    """Check the answer to an exercise, and print one line about it. Returns the answer if it is
-    right, otherwise the solution of the same name, so that the notebook goes on.
+    """Check the answer to an exercise, a function, and print one line about it. Returns the answer
+    if it is right, otherwise the solution of the same name, so that the notebook goes on.
     """
     name = find_name(answer, CHECKS)
     if name is None:
@@ -90,8 +90,8 @@ def find_name(function, names):
 
 
 def describe_failure(error, answer):
-    """Describe an error that an answer caused, in one line (str): for a WrongAnswer, what is wrong;
-    for another exception, the exception and the line of the answer that raised it.
+    """Describe an error that an answer, a function, caused, in one line (str): for a WrongAnswer,
+    what is wrong; for another exception, the exception and the line of the answer that raised it.
     """
     if isinstance(error, WrongAnswer):
         return " ".join(f"WRONG: {error}".split())

@@ -123,8 +123,8 @@ def siblings_12(target, draft_model, ids, sample, accept):
     """Run one round with a small tree: two siblings for the first place, and one child below each.
     Return a list: the accepted tokens of the tree, two at most, then one token of the target's own.
 
-    All arguments are as in speculative_9; a model: ids -> [len(ids), n_vocab]. The siblings are
-    different tokens: the second is sampled from the draft model's distribution without the first,
+    The models, as in speculative_9: ids -> [len(ids), n_vocab]. The two siblings are different
+    tokens: the second is sampled from the draft model's distribution without the first token,
     if that leaves any token. Verify them in turn. The text has the target's distribution.
     """
     raise NotImplementedError

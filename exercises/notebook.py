@@ -138,7 +138,7 @@ def load_cached_models():
 
 
 def random_choices(seed):
-    """The functions (sample, accept) of a new Rng."""
+    """The functions (sample, accept) of a new Rng: sample(p) -> token, accept(ratio) -> bool."""
     rng = Rng(seed)
     return rng.sample, rng.accept
 

@@ -138,7 +138,7 @@ def reference_link(match):
 
 
 def with_links(text):
-    """The text with a Markdown link in place of every REFERENCE."""
+    """The text (str) with a Markdown link in place of every REFERENCE, such as owner/name#12."""
     return REFERENCE.sub(reference_link, text)
 
 

@@ -59,7 +59,7 @@ class Tensor:
         infinity.
         """
         with np.errstate(over="ignore"):
-            array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)
+            array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)  # no memmap
         if not np.isfinite([array.min(), array.max()]).all():
             raise InputError(
                 f"{self.path}: {self.name!r} holds NaN or infinity; fetch the file again"
