@@ -140,10 +140,10 @@ class Cluster:
 
     def unload(self):
         """Let every worker forget the models. Does nothing if the scheduler is gone."""
-        if self.client.status != "running":  # to connect would take as long as the timeout
-            return
         with suppress(Exception):  # a scheduler that is gone has said so already
-            self.client.unregister_worker_plugin(self.name)
+            # Client.unregister_worker_plugin would wait without a limit
+            unregister = self.client.scheduler.unregister_worker_plugin
+            self.client.sync(unregister, name=self.name, callback_timeout=SCHEDULER_TIMEOUT)
 
     def workers(self):
         """[address, a str] of the workers that have loaded the models."""
