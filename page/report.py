@@ -101,6 +101,7 @@ def to_6_digits(value):
 def decode_each(encoder, ids: list[int], tokens: list[int]) -> list[str]:
     """Decode the tokens that follow `ids`. Returns one text for each token; joined, they are the
     text of all tokens. A character that several tokens make up is in the text of its last token.
+    encoder: an Encoder
     """
     decode = encoder.incremental_decoder()
     decode(ids)

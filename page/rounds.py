@@ -51,7 +51,8 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
     if q is not None:
         shown.update(top_tokens(q))
     rows = [(token, float(p[token]), None if q is None else float(q[token])) for token in shown]
-    return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
+    by_p_q_and_id = lambda row: (-row[1], -(row[2] or 0), row[0])
+    return sorted(rows, key=by_p_q_and_id)
 
 
 def replacements(this_round, rng):

@@ -162,7 +162,8 @@ def distribution_row(name):
     with_rule, alone = toy_distributions(case, rule.mistake, rule.decide)
     texts = with_rule.keys() | alone.keys()
     rows = []
-    for text in sorted(texts, key=lambda text: (-alone.get(text, 0), str(text))):
+    likeliest_first = lambda text: (-alone.get(text, 0), str(text))
+    for text in sorted(texts, key=likeliest_first):
         # the last "token" of a text can be the name of the error that ended it
         letters = "".join(LETTERS.get(token, f" {token}") for token in text)
         rows.append([letters, alone.get(text, 0.0), with_rule.get(text, 0.0)])
@@ -185,7 +186,7 @@ def compare_rules(config, pair, prompt, tell):
     for rule in ALL_RULES.values():
         row = {"name": rule.name, "kind": rule.kind, "what": rule.what}
         row |= decode_with_rule(rule, config, pair, prompt, tell) | distribution_row(rule.name)
-        first_text = first_text or row["tokens"]
+        first_text = first_text or row["tokens"]  # of the token rule, which comes first
         row["parts"] = first_difference(first_text, row["tokens"])
         if rule.mistake:
             row["seen_in"] = rule.mistake.seen_in

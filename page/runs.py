@@ -195,6 +195,7 @@ def progress_watcher(tell, n_tokens):
     n_done, told_at = 0, time.monotonic()
 
     def watch(this_round, *seconds_and_rng):
+        """Count the tokens of a Round (None at the end), and tell the page how many there are."""
         nonlocal n_done, told_at
         if this_round:
             n_done += len(this_round.tokens)
@@ -212,7 +213,8 @@ def write_text(describe, pair, request, tell, mode):
     """Decode a Request with each decoder of a mode, a key of DECODERS, and send progress to the
     page. Returns all that the page shows of the run, the dict of page.report.report_data.
 
-    describe, tell: functions, see the head of this file. pair: the decoding.load.Pair to run
+    describe: a function (prompt, **settings) -> dict that says how a run was made
+    tell: a function (**line) that sends the page a line; pair: the decoding.load.Pair to run
     """
     config, prompt = request.config(), request.to_prompt(pair)
     decoders = DECODERS[mode]
@@ -234,8 +236,8 @@ def write_text(describe, pair, request, tell, mode):
 
 
 def measure_pair(describe, pair, request, tell):
-    """Time rounds of a Pair on this machine. Calls tell() before each turn. `describe` and
-    `request`, which all ANSWERS take, are unused. Returns a dict:
+    """Time rounds of a Pair on this machine. Calls tell(), without arguments, before each turn.
+    `describe` and `request`, which all ANSWERS take, are unused. Returns a dict:
 
     c: the seconds of drafting a token, divided by target_seconds
     v: a list, for 0, 1, 2, ... drafts: the seconds of the rest of a round, divided by
@@ -265,8 +267,9 @@ def cost_data(costs):
 
 
 def tell_rules(describe, pair, request, tell):
-    """Decode the text of a Request under each of ALL_RULES. For each rule, sends the page a line:
-    {"row": what compare_rules says of the rule, "done": rules so far, "total": rules}. Returns {}.
+    """Decode the text of a Request by a Pair under each of ALL_RULES. For each rule, tell(**line)
+    sends the page {"row": a dict of compare_rules, "done": rules so far, "total": rules}. Returns
+    {}: all has been sent. `describe`, which all ANSWERS take, is unused.
     """
     rows = compare_rules(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
@@ -283,7 +286,9 @@ ANSWERS = {
 
 
 def answers_of(describe, pair):
-    """{name: function(request, tell) -> dict}: the ANSWERS of page.server, computed by a Pair."""
+    """{name: function(request, tell) -> dict}: the ANSWERS of page.server, computed by a Pair.
+    describe: a function (prompt, **settings) -> dict that says how a run was made
+    """
     return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}
 
 
@@ -291,6 +296,9 @@ def compute_saved_page(describe, pair, tell):
     """Compute all that a saved page shows, because it has no server to ask: a greedy run, in which
     both texts are the same; a run with random tokens ("other"); the costs; and the comparison of
     all rules, at the temperature of the random run. Returns a dict for page.report.page_of.
+
+    describe: a function (prompt, **settings) -> dict that says how a run was made
+    tell: a function (**line), called with progress, and without arguments in between
     """
     settings = Request().settings
     greedy = Request(settings=settings | {"temperature": 0.0})

@@ -132,8 +132,8 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(self.send_answer)
 
     def answer(self, respond):
-        """Call respond() if the request has the right Host. Answers a RequestError, of a wrong Host
-        or from respond(), with its status and reason.
+        """Call respond, a function without arguments, if the request has the right Host. Sends the
+        status and reason of a RequestError, of a wrong Host or from respond(), as the answer.
         """
         try:
             require(self.headers.get("Host") in self.server.hosts, 403, f"wrong host: {ADVICE}")
@@ -143,7 +143,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def begin_answer(self, status, content_type):
         """Send the status (int) and the headers of an answer."""
-        self.connection.settimeout(PATIENCE)  # a client may stop reading
+        # A client that stops reading must not keep the server for ever. DeadlineReader has set a
+        # timeout too: what was left for the request.
+        self.connection.settimeout(PATIENCE)
         self.send_response(status)
         self.send_header("Content-Type", f"{content_type}; charset=utf-8")
         for name, value in self.server.headers.items():

@@ -141,11 +141,11 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return parse_Ks(self.K, self.n_tokens_to_generate, "the tokens of a text", allow_auto=True)
 
     def batch_sizes(self):
-        """Return the list of batch sizes; empty without --batch_size."""
+        """Return the batch sizes, a list of ints; empty without --batch_size."""
         return parse_list("batch_size", self.batch_size, int) if self.batch_size else []
 
     def other_programs(self):
-        """Return the list of names of the other programs to compare with."""
+        """Return the names of the other programs, a list; empty without --programs."""
         return parse_list("programs", self.programs) if self.programs else []
 
     def variants(self):
@@ -237,6 +237,7 @@ def measure_all(settings, lines):
             result["rows"] += rows
             result["best_K"] += measure_best_Ks(settings, models, target, rows)
             machine["prompts_measured_before_resuming"] += n_stored
+    # batches and other programs leave "best_K" empty
     return {name: value for name, value in result.items() if value or name == "rows"}
 
 

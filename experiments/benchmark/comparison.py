@@ -81,8 +81,8 @@ class Measurement:
     difference: dict | None = None
 
     @property
-    def tokens(self):
-        """The list of the number of tokens written in each repeat."""
+    def token_counts(self):
+        """How many tokens each repeat wrote, a list of ints."""
         return [len(text) for text in self.texts]
 
     def measure_repeat(self, run):
@@ -176,7 +176,7 @@ class Comparison:
         return replace(self.run, pair=pair, K=K, new_rng=rng, rule=rule, **changes)
 
     def is_lookup(self, variant):
-        """Return whether the variant has a draft that searches the text."""
+        """Return whether a Variant has a draft that searches the text."""
         return variant.draft is not None and self.drafts[variant.draft].is_lookup
 
     def warm_up(self):

@@ -11,7 +11,7 @@ N_GRAM = 8  # repeated runs of this many tokens are a loop, not a coincidence
 
 
 def ratio(numerators, denominators):
-    """Return sum(numerators) / sum(denominators); None if the denominators sum to 0."""
+    """Return sum(numerators) / sum(denominators) of two lists; None if the second sum is 0."""
     total = sum(denominators)
     return sum(numerators) / total if total else None
 
@@ -34,7 +34,9 @@ def ratio_interval(numerators, denominators):
     # [n] each: the sums over all prompts except prompt i
     numerators_without = sum(numerators) - np.asarray(numerators, float)
     denominators_without = sum(denominators) - np.asarray(denominators, float)
-    if n < MIN_PROMPTS or min(*numerators_without, *denominators_without) <= 0:
+    if n < MIN_PROMPTS:
+        return None
+    if min(*numerators_without, *denominators_without) <= 0:  # 0 has no logarithm
         return None
     # the jackknife: the square root of (n - 1) / n times the sum of squares, of the logarithm
     standard_error = math.sqrt(n - 1) * np.log(numerators_without / denominators_without).std()
@@ -88,8 +90,8 @@ def score_bound(share, n, side):
 
 
 def student_t(freedom):
-    """Return how many standard errors a 95 % interval reaches to each side, for this many degrees
-    of freedom: Fisher's expansion around the normal distribution's 1.96.
+    """Return how many standard errors a 95 % interval reaches to each side, a float, by Fisher's
+    expansion around the normal distribution's 1.96. freedom: the degrees of freedom
 
     Within 0.001 from five degrees on (Abramowitz and Stegun 1964, 26.7.5).
 

@@ -170,7 +170,8 @@ def measure_passes(model, rows, repeats):
     ]
     prompt = [0] * min(PREFILL_TOKENS, model.config.n_ctx)
     read_prompt = {"prefill": lambda: model.read(prompt, model.new_cache())}
-    prefill = median_seconds(read_prompt, max(1, repeats // 4), synchronize)["prefill"]
+    n_prefills = max(1, repeats // 4)  # a prefill takes long
+    prefill = median_seconds(read_prompt, n_prefills, synchronize)["prefill"]
     return {
         "bandwidth_gb_per_s": STREAMED_BYTES / streaming / 1e9,
         "weights_bytes": n_bytes,

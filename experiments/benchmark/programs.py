@@ -39,7 +39,7 @@ class Program:
 
 
 def versions(*packages):
-    """Return the names and installed versions of packages: "numpy 2.0.0, torch 2.4.0"."""
+    """Return the names and installed versions of packages, one text: "numpy 2.0.0, torch 2.4.0"."""
     return ", ".join(f"{package} {version(package)}" for package in packages)
 
 
@@ -181,7 +181,8 @@ def start_llama_server(target: Path, draft: Path | None, K: int):
             write_gguf(draft, draft_file)
             server = llama.Server(server_params(llama, target_file, draft_file, K))
             decoders["speculative"] = partial(ask_server, server)
-    # a wheel is compiled for many machines: say which instructions it uses on this one
+    # a wheel is compiled for many machines: say which instructions it uses on this one;
+    # "CPU : SSE3 = 1 | AVX2 = 1 | " becomes "SSE3 | AVX2"
     system = llama.get_system_info().replace(" = 1", "").strip("CPU :|")
     return Program("llama.cpp's server", f"{versions('xllamacpp')} ({system})", decoders)
 
@@ -216,6 +217,7 @@ def ask_server(server, ids, n):
     request = {"prompt": ids, "n_predict": n, "temperature": 0, "ignore_eos": True}
     request |= {"return_tokens": True, "cache_prompt": False}
     address = f"{server.listening_address}/completion"
+    # seconds: without a timeout, a server that hangs would stop the benchmark for ever
     answer = requests.post(address, json=request, timeout=600).json()
     # a pass of the target writes the drafts it accepts and one token of its own
     return answer["tokens"], n - answer["timings"].get("draft_n_accepted", 0)

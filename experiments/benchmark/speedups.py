@@ -41,7 +41,7 @@ def median_seconds_by_prompt(measurements: list[Measurement]):
 
 def tokens_by_prompt(measurements: list[Measurement]):
     """Return the list of each prompt's number of tokens in the first repeat."""
-    return [measurement.tokens[0] for measurement in measurements]
+    return [measurement.token_counts[0] for measurement in measurements]
 
 
 def relative_cost(seconds, plain: list[Measurement]):
@@ -70,7 +70,7 @@ def why_counts_differ(plain: list[Measurement], speculative: list[Measurement]):
     """
     n_different = 0
     for of_plain, of_speculative in zip(plain, speculative):
-        if len({*of_plain.tokens, *of_speculative.tokens}) > 1:
+        if len({*of_plain.token_counts, *of_speculative.token_counts}) > 1:
             n_different += 1
     if n_different == 0:
         return None
@@ -151,7 +151,7 @@ def measured_estimates(plain: list[Measurement], speculative: list[Measurement],
     counts_differ = why_counts_differ(plain, speculative)
     speedup_time.withheld = counts_differ or why_withheld(speculative, speedup_time.interval)
     rounds = [measurement.rounds for measurement in speculative]
-    n_tokens = [sum(measurement.tokens) for measurement in speculative]
+    n_tokens = [sum(measurement.token_counts) for measurement in speculative]
     return {
         "tokens_per_second": Estimate(tokens_by_prompt(speculative), seconds),
         "speedup_time": speedup_time,
@@ -290,7 +290,8 @@ def result_row(variant, measurements, n_same=1, **about):
         **cost_estimates(plain, speculative),
     }
     rounds = [measurement.rounds for measurement in speculative]
-    counts = round_columns(rounds, MAX_K if K == AUTO else K)
+    longest_draft = MAX_K if K == AUTO else K
+    counts = round_columns(rounds, longest_draft)
     h = None  # the share of rounds with a draft
     if K != AUTO:
         is_model = not speculative[0].is_lookup

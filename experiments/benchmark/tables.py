@@ -110,7 +110,7 @@ def markdown_table(header, lines):
 
 
 def heading(name):
-    """Return the heading of a column: "T" for "temperature"."""
+    """Return the heading of the column `name`, a text: "T" for "temperature"."""
     return HEADINGS.get(name, name.replace("_", " "))
 
 
@@ -129,10 +129,8 @@ def table(rows, columns):
 
 
 def legend(rows, columns):
-    """Return a Markdown list that explains the columns of `table(rows, columns)`, a text. Columns
-    whose heading says all are left out.
-
-    rows: dicts of the results; columns: a list of names
+    """Return a Markdown list, a text, with a line for each of these columns (a list of names) that
+    is explained in LEGEND, and not empty in all rows (dicts of the results).
     """
     explained = [name for name in nonempty_columns(rows, columns) if name in LEGEND]
     return "\n".join(f"- {LEGEND[name]}" for name in explained)
@@ -245,6 +243,7 @@ def paragraphs_of_best_K(rows):
     yield table(rows, differing + BEST_PREDICTED)
     yield "The K that was fastest:"
     yield table(rows, differing + BEST_MEASURED)
+    # paragraphs_of_K has explained the other columns
     yield legend(rows, columns=["acceptance_by_position"])
 
 

@@ -49,7 +49,7 @@ class Latency:
     reason: str
 
     def why_unknown(self, K):
-        """Return why the cost of rounds of this K is not known, a text; None if it is known."""
+        """Return why the cost of rounds of up to K tokens is unknown, a text; None if known."""
         # without points no K is known
         return None if K <= max(self.points, default=0) else self.reason
 
@@ -76,8 +76,8 @@ class Latency:
 
 
 def read_rows(path):
-    """Read the rows of a results file of benchmark, at `path`. Raises InputError if the file is no
-    such file.
+    """Read the rows of a results file of benchmark, at `path` (str). Raises InputError if the file
+    is no such file.
 
     Returns a list of dicts, which give None for a missing key. A row without "verification" gets
     the rule of the file's settings, or "token" if these name none.
@@ -96,7 +96,8 @@ def read_latencies(path, drafts, target, rule):
     """Read costs from a results file of benchmark. Returns {name of a draft: Latency}, whose points
     are medians over rows with the same K. Raises InputError if the file is no results file.
 
-    drafts: a list of names; rule: "token" or "block", the rule of the rows that are used
+    path: a str; drafts: a list of names
+    rule: "token" or "block", the rule of the rows that are used
     target: the target's name, or None if it is unknown. Then the rows of all targets are used if
         they are of one target, else none.
     """

@@ -100,8 +100,8 @@ def read_log(path, load_encoder):
     """Read a file that record or another program wrote, and return its Log. Raises InputError if
     the file cannot be read, is no log, or has changed since it was written.
 
-    load_encoder: a function without arguments that returns an Encoder. It is called only for a log
-        of another program, to encode its texts.
+    path: a str. load_encoder: a function without arguments that returns an Encoder. It is called
+        only for a log of another program, to encode its texts.
     """
     lines = []
     for number, line in enumerate(read_lines(path, MAX_BYTES), 1):

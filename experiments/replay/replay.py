@@ -60,7 +60,7 @@ class ReplaySettings(Machine, Verification, Folder):
             raise SettingError("log", f"missing: {expected}")
 
     def drafts(self):
-        """Return the list of names of the drafts."""
+        """Return the names of the drafts, a list."""
         return parse_list("draft_model_size", self.draft_model_size)
 
     def Ks(self):

@@ -102,7 +102,7 @@ class CoinDrafter:
         """Do nothing: there is no model that has to read the prompt."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Draft up to k tokens after ids. Returns them, and a one-hot distribution for each."""
+        """Draft up to k tokens after ids. Returns (a list of ids, a one-hot row for each)."""
         positions = slice(len(ids), len(ids) + k)
         accepted = self.accepted(self.coins[positions], self.ratios[positions])
         draft = []
@@ -154,7 +154,8 @@ def replay_text(text, drafter, K):
     """Run the speculative loop on a RecordedText. Returns the list of Rounds in which this drafter
     and K would have written it. Their p and q are None, because they take megabytes.
 
-    drafter: a new one for this text, from a function of prepare_drafters
+    drafter: a new drafter of this text, from prepare_drafters; K: up to how many tokens a round
+        drafts
     """
     target = RecordedTarget(text.ids, drafter.n_vocab)
     greedy = SamplingParams(0.0)  # which leaves one-hot rows as they are: nothing is random

@@ -42,7 +42,8 @@ def learn_vocabulary(texts, folder):
     into a folder, a Path, which is made. Ids are in OpenAI's order: bytes, merges, <|endoftext|>.
     """
     tokenizer = ByteLevelBPETokenizer()
-    tokenizer.train_from_iterator(texts, N_VOCAB - 1, min_frequency=0)
+    n_learned = N_VOCAB - 1  # the last id is for <|endoftext|>
+    tokenizer.train_from_iterator(texts, n_learned, min_frequency=0)
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save_model(str(folder))
     path = folder / "vocab.json"

@@ -219,7 +219,8 @@ def train_model(settings, size, model, losses, source, written=False, **origin):
     if source != folder:
         texts.copy_vocabulary(source, folder)
     models.write_model(model, folder)
-    # if it has replaced the model it began with, a run with more steps resumes from the new model
+    # A checkpoint's name holds the fingerprint of the model that the run began with. If this model
+    # was just replaced, save again under the new fingerprint: a run with more steps looks for it.
     if start and start.samefile(folder):
         run.save(start=fingerprint(folder))
 

@@ -113,6 +113,8 @@ class Muon(torch.optim.Optimizer):
             average.lerp_(p.grad, 1 - group["momentum"])
             update = orthogonalize(p.grad.lerp(average, group["momentum"]))  # Nesterov's
             p.mul_(1 - group["lr"] * group["weight_decay"])
+            # AdamW's updates have a root mean square of about 0.2, an orthogonal matrix one of 1
+            # over the square root of its longer side (Liu et al. 2025, arXiv 2502.16982)
             p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
 
 
@@ -250,8 +252,9 @@ class Trainer:
         self.model.eval()
         losses = []
         for i in range(n_batches):
-            ids = random_passages(self.texts.valid, Purpose.VALIDATION, 0, i, 16, 256)
+            where = {"purpose": Purpose.VALIDATION, "seed": 0, "batch": i}
+            ids = random_passages(self.texts.valid, **where, batch_size=16, n_seq=256)
             with mixed_precision():
-                losses.append(loss_of(self.model, ids, 0).item())
+                losses.append(loss_of(self.model, ids, 0).item())  # at offset 0
         self.model.train()
         return sum(losses) / n_batches
