@@ -78,7 +78,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
     # load the pair of models, and read the prompt
     check_combination(texts, settings, output)
     if has_several_results(texts, output):
-        from cli.several import generate_several
+        from cli.several_prompts import generate_several
 
         return generate_several(texts, settings, output)
     config = config_from(settings)

@@ -24,7 +24,7 @@ from pathlib import Path
 from checkpoints.errors import InputError, abbreviated, note, plural
 from checkpoints.limits import COUNT, POSITIVE
 from cli.flags import FORMS, Group, flag
-from cli.reading import parse_json, read_lines
+from cli.input_files import parse_json, read_lines
 from cli.values import check_length
 
 FIELDS = ("turns", "instruction", "prompt", "question", "text")

@@ -71,7 +71,10 @@ def summary(config, pair, prompt, results):
         compared["speedup"] = speculative["tokens_per_second"] / plain["tokens_per_second"]
         compared["identical"] = texts[0] == texts[1]
         if (config.to_probs.greedy or config.coupled) and not compared["identical"]:
-            from decoding.difference import explain_difference, shared_noise_scores  # here: rare
+            from decoding.text_difference import (  # here: rare
+                explain_difference,
+                shared_noise_scores,
+            )
 
             noisy = partial(shared_noise_scores, config.to_probs, prompt.seed)
             score = noisy if config.coupled else None

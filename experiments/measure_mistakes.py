@@ -10,9 +10,9 @@ from functools import cache
 from cli.flags import Json, Models, flag
 from cli.from_flags import spec_from
 from cli.hints import find_mistake
-from decoding.difference import first_difference
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig
+from decoding.text_difference import first_difference
 from experiments.progress import progress
 from proving.distance import (
     collect_tokens,

@@ -24,7 +24,7 @@ from decoding.prompt import Prompt
 from decoding.run import GenerationConfig, RecordingRng
 from page.report import report_data
 from page.rounds import Notes
-from page.rules import ALL_RULES, compare_rules
+from page.rule_comparison import ALL_RULES, compare_rules
 from sampling import SamplingParams
 
 TELL_SECONDS = 0.1  # between lines of progress: a browser that draws takes time from the models

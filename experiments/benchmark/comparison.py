@@ -13,9 +13,9 @@ import numpy as np
 
 from cli.values import AUTO
 from decoding.auto_k import new_auto_k
-from decoding.difference import explain_difference
 from decoding.run import Run
 from decoding.streams import Purpose, stream
+from decoding.text_difference import explain_difference
 from experiments.progress import progress
 from sampling import RULES, Rng
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from checkpoints.files import name_of
 from checkpoints.limits import POSITIVE, Limits
-from cli.reading import (
+from cli.input_files import (
     check_fields,
     is_object,
     is_text,

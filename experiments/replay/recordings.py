@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from checkpoints.errors import InputError
 from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
-from cli.reading import (
+from cli.input_files import (
     check_fields,
     is_object,
     is_text,

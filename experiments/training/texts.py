@@ -22,7 +22,7 @@ from checkpoints.files import first_of
 from checkpoints.folder import PARTS
 from checkpoints.output import replace_atomically
 from checkpoints.vocabulary import load_encoder
-from cli.reading import read_lines
+from cli.input_files import read_lines
 from decoding.batching import read_together
 from decoding.head_files import fingerprint
 from decoding.streams import Purpose, stream

@@ -15,7 +15,7 @@ from command_line import COMMAND, ENVIRONMENT, assert_refused, running
 from live import ASKED
 
 from cli import play
-from page import rules
+from page import rule_comparison
 
 
 def test_a_server_in_a_process_of_its_own(pair):
@@ -60,8 +60,8 @@ def test_the_browser_is_opened_by_a_file_of_its_owner(monkeypatch):
 
 
 def test_a_run_is_saved_without_a_server(cli, monkeypatch, tmp_path):
-    path, (first, *_) = tmp_path / "run.html", rules.ALL_RULES
-    monkeypatch.setattr(rules, "ALL_RULES", {first: rules.ALL_RULES[first]})
+    path, (first, *_) = tmp_path / "run.html", rule_comparison.ALL_RULES
+    monkeypatch.setattr(rule_comparison, "ALL_RULES", {first: rule_comparison.ALL_RULES[first]})
     assert cli("--save", path, command=["play"]).code == 0
     text = path.read_text(encoding="utf-8")
     for part in ('"plain"', '"target_seconds"', '"distribution"'):

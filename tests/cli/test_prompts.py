@@ -8,8 +8,8 @@ import pytest
 from toys import TINY, refusal, write_checkpoint
 
 from checkpoints.vocabulary import load_encoder
+from cli.input_files import read_bytes
 from cli.prompts import choose_prompts, read_prompts, select_fitting
-from cli.reading import read_bytes
 
 HELLASWAG = (
     "A man sits on a roof. he\n3\n"

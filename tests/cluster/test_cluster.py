@@ -34,7 +34,7 @@ dask = pytest.importorskip("dask", reason="distributed is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
-from cli import several  # noqa: E402
+from cli import several_prompts  # noqa: E402
 from decoding.cluster import submit, worker  # noqa: E402
 from decoding.cluster.submit import Cluster  # noqa: E402
 from decoding.load import ModelSpec  # noqa: E402
@@ -151,7 +151,7 @@ def test_without_a_cluster_nothing_of_dask_is_imported():
 # ---------------------------------------------------------------- what goes wrong with workers
 
 
-WRITTEN = several.decode_in_batches
+WRITTEN = several_prompts.decode_in_batches
 NUMBER = 6  # of the prompt that is a worker's ruin
 
 
@@ -191,7 +191,7 @@ def ruined(ruin, when, models, prompts, **how):
 
 
 def let(monkeypatch, ruin, when):
-    monkeypatch.setattr(several, "decode_in_batches", partial(ruined, ruin, str(when)))
+    monkeypatch.setattr(several_prompts, "decode_in_batches", partial(ruined, ruin, str(when)))
 
 
 @pytest.mark.parametrize("ruin", [killed, greedy])
@@ -224,7 +224,7 @@ def hoarding(models, prompts, **how):
 
 def test_all_workers_are_short_of_memory(write, expected, address, monkeypatch):
     """If all were paused, the run would wait for ever."""
-    monkeypatch.setattr(several, "decode_in_batches", hoarding)
+    monkeypatch.setattr(several_prompts, "decode_in_batches", hoarding)
     done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and found == expected
 

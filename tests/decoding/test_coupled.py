@@ -22,11 +22,11 @@ from toys import tokens_of
 
 from decoding import coupled as coupling
 from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
-from decoding.difference import explain_difference, shared_noise_scores
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.ngrams import NGrams
 from decoding.run import Run
+from decoding.text_difference import explain_difference, shared_noise_scores
 from proving.enumeration import chain_rule
 from sampling import SamplingParams, never
 

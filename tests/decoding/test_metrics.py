@@ -7,11 +7,11 @@ from toys import tiny_model
 
 from decoding.clock import Seconds
 from decoding.coupled import gumbel_noise
-from decoding.difference import explain_difference
 from decoding.load import Pair
 from decoding.metrics import Tally, summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig
+from decoding.text_difference import explain_difference
 from sampling import Round, SamplingParams
 
 SECONDS = Seconds(0.5, 0.25, 1.0)

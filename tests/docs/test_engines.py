@@ -19,9 +19,9 @@ from command_line import ENVIRONMENT, ROOT
 
 import utils
 from checkpoints.registry import MODELS_DIR
-from decoding.difference import explain_difference
 from decoding.load import load
 from decoding.run import Run
+from decoding.text_difference import explain_difference
 from sampling import stop_condition
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]

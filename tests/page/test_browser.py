@@ -15,7 +15,7 @@ from checkpoints.output import write_atomically
 from decoding.drafts import HeadDraft
 from decoding.theory import speedup
 from experiments.benchmark.intervals import drafting_share
-from page import rules, runs
+from page import rule_comparison, runs
 from page.report import page_of
 from page.runs import ANSWERS, Request, answers_of, compute_saved_page
 
@@ -38,8 +38,8 @@ READY = "Boolean(state.base && !asking && state.costs)"
 @pytest.fixture
 def few_rules(monkeypatch):
     """A few rules: all have distributions that are quickly computed."""
-    few = {name: rules.ALL_RULES[name] for name in rules.ALL_RULES if name in FEW}
-    for module in (rules, runs):
+    few = {name: rule for name, rule in rule_comparison.ALL_RULES.items() if name in FEW}
+    for module in (rule_comparison, runs):
         monkeypatch.setattr(module, "ALL_RULES", few)
 
 
@@ -440,7 +440,7 @@ def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
 def test_the_distance_of_a_mistake_is_that_of_the_museum(live, few_rules):
     page, _ = live("rules")
     page.locator(".rule", has_text="too many tokens").click()
-    row = rules.distribution_row(QUICK)
+    row = rule_comparison.distribution_row(QUICK)
     assert page.locator("#distance").inner_text() == f"{row['distance']:.4f}"
     assert page.locator("#errors").count() == (row["errors"] > 0)
     page.locator(".rule").first.click()

@@ -13,7 +13,7 @@ from cli.resumable_output import ResumableLines
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.cluster.failed import Failed
 from decoding.load import AUTO
-from decoding.together import decode_in_batches
+from decoding.several_prompts import decode_in_batches
 
 
 def generate_several(texts, settings, output):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from live import PROMPT, SETTINGS, loaded, unheard
 
-from decoding.difference import first_difference
-from page import rules
-from page.rules import ALL_RULES, compare_rules, distribution_row
+from decoding.text_difference import first_difference
+from page import rule_comparison
+from page.rule_comparison import ALL_RULES, compare_rules, distribution_row
 from page.runs import Request
 from proving import inexact_rules
 from proving.distance import distance_and_errors, toy_distributions
@@ -26,7 +26,8 @@ def asked(folder, draft="0.7M-17M", **settings):
 
 def rows_of(pair, **settings):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rules, "distribution_row", lambda name: {})  # seconds, for all of them
+        no_row = lambda name: {}  # a row takes seconds
+        patch.setattr(rule_comparison, "distribution_row", no_row)
         return {row["name"]: row for row in compare_rules(*asked(pair, **settings), unheard)}
 
 
@@ -60,7 +61,7 @@ def test_a_row_is_what_its_rule_writes(pair, sampled, temperature):
 @pytest.mark.parametrize("draft", ["ngram", "0.7M-17M"])
 def test_shared_noise_has_the_text_of_the_command(pair, as_json, draft):
     given = asked(pair, draft, n_tokens_to_generate=20)
-    row = rules.decode_with_rule(ALL_RULES["shared noise"], *given, unheard)
+    row = rule_comparison.decode_with_rule(ALL_RULES["shared noise"], *given, unheard)
     flags = ("--temperature", 1.0, "--coupled", "--draft_model_size", draft)
     result = as_json("--prompt", PROMPT, "--n_tokens_to_generate", 20, *flags)
     assert row["tokens"] == result["speculative"]["token_ids"]
@@ -76,7 +77,8 @@ def test_a_cascade_is_told_what_the_draft_expects_after_its_tokens(pair, monkeyp
 
     monkeypatch.setattr(inexact_rules, "cascade", watched)
     rule = dataclasses.replace(ALL_RULES["speculative cascade"], decide=watched)
-    list(rules.rounds_with_rule(rule, *asked(pair, temperature=0.0, n_tokens_to_generate=12)))
+    given = asked(pair, temperature=0.0, n_tokens_to_generate=12)
+    list(rule_comparison.rounds_with_rule(rule, *given))
     monkeypatch.setitem(ALL_RULES, rule.name, rule)
     distribution_row.__wrapped__(rule.name)
     assert {*rows} == {1}
@@ -114,7 +116,7 @@ def test_a_rule_is_described_in_one_plain_line(name):
 def test_the_match_rule_keeps_a_drafted_token_with_probability_p():
     p, q = np.array([[0.5, 0.3, 0.2], [1, 0, 0]]), np.array([[0.2, 0.7, 0.1]])
     for token in range(3):
-        found = enumerate_branches(lambda rng: rules.verify_match([token], p, q, rng))
+        found = enumerate_branches(lambda rng: rule_comparison.verify_match([token], p, q, rng))
         replaced = {(0, y): p[0, y] for y in range(3) if y != token}
         assert found == pytest.approx({(1, 0): p[0, token]} | replaced)
 

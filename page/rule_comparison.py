@@ -12,8 +12,8 @@ from functools import cache, partial
 from typing import Callable
 
 from decoding.coupled import verify_match
-from decoding.difference import first_difference
 from decoding.streams import Purpose, stream
+from decoding.text_difference import first_difference
 from page.report import decode_each
 from proving.distance import distance_and_errors, toy_distributions
 from proving.inexact_rules import COMPARED, adapt_drafter

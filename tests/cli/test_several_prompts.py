@@ -9,8 +9,8 @@ from command_line import CONFIG, assert_refused, partial_lines, timeless
 from toys import random_tensors, write_checkpoint
 
 from checkpoints.errors import InputError
-from cli import several
-from decoding import together
+from cli import several_prompts as cli_several_prompts
+from decoding import several_prompts
 from decoding.cluster.failed import Failed
 from decoding.run import Run
 
@@ -113,9 +113,9 @@ def test_an_interrupted_run_goes_on(write, file, out, partial, interrupted, monk
     before = [line for _, line in partial_lines(partial)[1:]]
     header, *whole = partial.read_text().splitlines(keepends=True)
     partial.write_text("".join([header, *whole[:2]]) + whole[2][:100])
-    decoded, decode = [], together.decode_together
+    decoded, decode = [], several_prompts.decode_together
     noted = lambda task, runs: decoded.extend(runs) or decode(task, runs)
-    monkeypatch.setattr(together, "decode_together", noted)
+    monkeypatch.setattr(several_prompts, "decode_together", noted)
     done = write("--prompts", file, "--json")
     assert done.code == 0 and len(decoded) == 2 * 5 and not partial.exists()
     assert done.out == out.read_text()  # those that were done before, too
@@ -162,14 +162,14 @@ def test_what_is_there_is_not_lost(write, out, partial, interrupted, other):
 
 
 def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypatch):
-    decode_in_batches = several.decode_in_batches
+    decode_in_batches = cli_several_prompts.decode_in_batches
 
     def failing(*arguments, **named):
         results = [*decode_in_batches(*arguments, **named)]
         yield from [Failed("because"), *results[1:]]
 
     with monkeypatch.context() as patched:
-        patched.setattr(several, "decode_in_batches", failing)
+        patched.setattr(cli_several_prompts, "decode_in_batches", failing)
         done = write("--prompts", file, "--json")
     texts = lambda done: [result["settings"]["prompt"] for result in lines_of(done.out)]
     assert done.code == 2 and "1 prompt failed" in done.err and texts(done) == TEXTS[1:]
@@ -178,13 +178,13 @@ def test_json_has_the_lines_of_a_run_in_which_some_failed(write, file, monkeypat
 
 
 def test_a_prompt_that_fails_is_named_without_a_file_too(cli, file, monkeypatch):
-    decode_in_batches = several.decode_in_batches
+    decode_in_batches = cli_several_prompts.decode_in_batches
 
     def failing(*arguments, **named):
         _, *others = decode_in_batches(*arguments, **named)
         yield from [Failed("because"), *others]
 
-    monkeypatch.setattr(several, "decode_in_batches", failing)
+    monkeypatch.setattr(cli_several_prompts, "decode_in_batches", failing)
     done = cli("--prompts", file, *SHORT, "--json")
     assert done.code == 2 and "1 prompt failed: prompt 1: because" in done.err
     assert [line["settings"]["prompt"] for line in lines_of(done.out)] == TEXTS[1:]
@@ -254,7 +254,7 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     def refuse(models, n_texts, n_positions):
         raise InputError(f"{n_texts} texts need more memory")
 
-    monkeypatch.setattr(together, "require_cache_memory", refuse)
+    monkeypatch.setattr(several_prompts, "require_cache_memory", refuse)
     done = cli("--prompts", file, "--batch_size=9", "--json", "--n_tokens_to_generate=12")
     assert (done.code, done.out) == (2, "") and "7 texts" in done.err
 
@@ -269,9 +269,9 @@ def test_a_batch_for_which_there_is_no_memory(cli, file, monkeypatch):
     ],
 )
 def test_k_auto_decodes_one_text_at_a_time(cli, file, monkeypatch, flags, noted):
-    decode, batches = together.decode_together, []
+    decode, batches = several_prompts.decode_together, []
     counted = lambda task, runs: batches.append(len(runs)) or decode(task, runs)
-    monkeypatch.setattr(together, "decode_together", counted)
+    monkeypatch.setattr(several_prompts, "decode_together", counted)
     done = cli("--prompts", file, "--json", *SHORT, *flags)
     assert done.code == 0 and len(lines_of(done.out)) == len(TEXTS)
     assert ({*batches} == {1}) == (noted or "--batch_size=1" in flags)
