@@ -69,7 +69,8 @@ class Story:
 STORIES = {
     "resample-from-p": Story(
         symptom="none that a reader would see. The text is fluent, and as many drafted tokens are "
-        "accepted as should be. But tokens that the draft model overrates come out too often.",
+        "accepted as should be. But tokens that the draft model overrates come out too often, and "
+        "those that it underrates most too rarely.",
         cause="a rejected token is replaced by a sample from p. But p still contains the overlap, "
         "which accepted tokens have covered already. Only the residual is missing.",
         picture="Right: 0.10, 0.20, 0.70. Wrong: 0.16, 0.32, 0.52",
@@ -89,7 +90,8 @@ STORIES = {
         "be. But some replacements come out too often, and others too rarely.",
         cause="one random number chooses the drafted token and, if that is rejected, its "
         "replacement. The proof needs a replacement that is independent of the noise that made "
-        "the draft. In vLLM both took their noise from one place of a random stream.",
+        "the draft. In vLLM, sampled drafts and their replacements took their noise from one place "
+        "of a random stream.",
         picture="Right: 0.20, 0.40, 0.40. Wrong: 0.20, 0.53, 0.27",
     ),
     "filter-on-draft-only": Story(
