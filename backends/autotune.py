@@ -72,7 +72,7 @@ def layouts_to_try(weight):
     """The layouts to time for a Weight: [Layout], uncut first, then in tiles of several widths."""
     widths = [width for width in WIDTHS if width < weight.n_out]
     tiles = [Layout(width, by_column) for width in widths for by_column in (False, True)]
-    wide = [Layout(WIDE)] if weight.n_out > MANY_COLUMNS else []
+    wide = [Layout(WIDE)] if weight.n_out > MANY_COLUMNS else []  # for long rows: not by column
     return [Layout(ALL), *tiles, *wide]
 
 
@@ -84,7 +84,7 @@ def schedules_to_try(weight, layout, rows):
     # of a smaller weight, nothing would be left for a second thread once it has begun
     can_share = weight.size > HEAD_START
     if is_uncut:
-        # each thread multiplies some rows of the weight, and must let the others run meanwhile
+        # a thread multiplies rows of the weight: contiguous, with enough results to release the GIL
         can_share = can_share and not weight.transposed and weight.n_out > GIL_RELEASE_SIZE
     thread_counts = {1, min(MEDIUM_THREADS, N_THREADS), N_THREADS} if can_share else {1}
     rows_at_a_time = (ALL,) if is_uncut else ROWS_AT_A_TIME[rows]
@@ -112,12 +112,12 @@ def arrange_weight(memory, weight, candidate):
     kernel = Kernel(layout, one=schedule, few=schedule, many=schedule)
     if layout.width == ALL:
         if weight.transposed:
-            return memory.reshape(n_columns, weight.n_in).T
+            return memory.reshape(n_columns, weight.n_in).T  # tried on one thread only
         matrix = memory.reshape(weight.n_in, n_columns)
         return matrix if schedule.n_threads == 1 else Uncut(matrix, kernel)
     n_tiles = n_columns // layout.width
     memory = memory[: weight.n_in * n_tiles * layout.width]
-    n_parts = count_parts(weight.n_in, weight.n_out, kernel)
+    n_parts = count_parts(weight.n_in, weight.n_out, kernel)  # as many as in the whole weight
     tiles = view_as_tiles(memory, weight.n_in, n_parts, layout)
     return Tiles(tiles, n_tiles * layout.width, kernel)
 
@@ -143,8 +143,8 @@ def allocate_trial_weights(weights, n_model, dtype):
     n_blocks = max(1, min(n_model, COLD_BYTES // itemsize) // (n_block + n_head))
     trial_weights = []
     for _ in range(n_blocks):
-        # A head is an array of its own. Once glibc has freed an array of 24 MB (not one of 32), it
-        # returns less memory to the system, which spares a prefill some 20,000 page faults
+        # a head is a separate array: freeing 24 MB (not 32) raises glibc's mmap threshold, so that
+        # later arrays reuse memory, which spares a prefill some 20,000 page faults
         empty = contiguous_allocator(n_block, dtype)
         trial_weights += [(weight, empty((weight.size,), dtype)) for weight in matrices]
         trial_weights.append((head, contiguous_allocator(n_head, dtype)((n_head,), dtype)))
@@ -166,7 +166,7 @@ def time_candidates(trial_weights, n_rows, candidates):
         trials = {}
         for weight, tried in candidates.items():
             on_n_threads = [c for c in tried if c.schedule.n_threads == n_threads]
-            trials[weight] = on_n_threads or tried  # any: its product has to displace the others
+            trials[weight] = on_n_threads or tried  # all equally often: they displace the others
         # a pass multiplies each weight len(trial_weights) / len(trials) times
         n_candidates = max(len(tried) for tried in trials.values())
         n_passes = math.ceil(SAMPLES * n_candidates * len(trials) / len(trial_weights))
@@ -194,14 +194,14 @@ def shuffled_forever(candidates, rng):
 
 
 def time_product(n_rows, weight, memory, candidate):
-    """Time one product of n_rows rows by a Weight whose array `memory` [n_in * n_columns] lies as
-    the Candidate says, and a layer norm after it, which waking threads may slow. Returns seconds.
+    """Time one product of n_rows rows by a Weight in the array `memory` [n_in * n_columns], laid
+    out as the Candidate says, and a layer norm, which threads that still spin may slow: in seconds.
     """
     w = arrange_weight(memory, weight, candidate)
     x = np.ones((n_rows, weight.n_in), memory.dtype)
     begin = time.perf_counter()
     y = x @ w
-    layer_norm(y[:, : weight.n_in], weight=1, bias=0, epsilon=1e-5)
+    layer_norm(y[:, : weight.n_in], weight=1, bias=0, epsilon=1e-5)  # of n_embd columns
     return time.perf_counter() - begin
 
 
@@ -225,9 +225,9 @@ def choose_by_trial(weights, n_model, dtype):
     of_5 = measure(layouts, FEW, n_rows=5)
     of_9 = measure(layouts, FEW, n_rows=9)
     layout_of = {w: best_layout(layouts[w], of_1[w], [of_5[w], of_9[w]]) for w in weights}
-    # then, in that layout: on how many threads, and how many rows at a time?
+    # then, in that layout: which schedule, for each n_rows in ONE, FEW and PROMPT?
     layouts = {weight: [layout] for weight, layout in layout_of.items()}
-    times = {rows: [measure(layouts, rows, n) for n in rows] for rows in ROWS_AT_A_TIME}
+    times = {rows: [measure(layouts, rows, n_rows) for n_rows in rows] for rows in ROWS_AT_A_TIME}
 
     def kernel_of(weight):
         times_of = lambda rows: [seconds[weight] for seconds in times[rows]]
@@ -256,8 +256,8 @@ def best_layout(layouts, times_of_one, times_of_few):
 
 
 def best_schedule(weight, times):
-    """The Schedule of a Weight with the least time. But one thread for a large weight, or several
-    for a smaller one, must be MIN_GAIN times as fast.
+    """The Schedule of the Candidate with the least time for a Weight. But one thread for a large
+    weight, or several for a smaller one, must be MIN_GAIN times as fast as the alternative.
     times: [{Candidate: seconds}], a dict for each number of rows, which all count equally
     """
     is_large = weight.size > LARGE_WEIGHT

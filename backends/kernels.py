@@ -53,8 +53,8 @@ def exact_kernel(weight, kernel=None):
 
 def layout_function(config, dtype, kernels, exact=False):
     """Allocate memory for the blocks of a model, and return a function lay_out(w): it copies a
-    weight [n_in, n_out] into the layout of its kernel, for `x @ lay_out(w)`. A weight that its
-    kernel leaves uncut, on one thread, is returned as it is.
+    weight [n_in, n_out] into its kernel's layout, for `x @ lay_out(w)`. A weight that stays uncut,
+    on one thread, is returned as it is; with `exact`, all become Tiles.
 
     kernels: {Weight: Kernel}. Call lay_out once for each matrix of the blocks, and for the head.
     """
@@ -68,7 +68,7 @@ def layout_function(config, dtype, kernels, exact=False):
         weight = Weight.of(*w.shape, transposed=not w.flags.c_contiguous)
         kernel = kernels[weight]
         if kernel.layout.width < weight.n_out or exact:  # exact: only Tiles multiply row by row
-            # the head, the last weight of all, has memory of its own
+            # `empty` has memory for the blocks only: the head gets its own
             return Tiles.cut(w, kernel, np.empty if weight.transposed else empty)
         is_shared = any(s.n_threads > 1 for s in (kernel.one, kernel.few, kernel.many))
         # a single tile, as wide as the weight or wider, is the weight itself
@@ -104,8 +104,8 @@ def parse_kernel(name):
 
 
 def kernels_of(model):
-    """The kernels of a utils.Model in words, as a dict such as {"mlp.c_fc 768x3072": "uncut; 1/2/2
-    threads"}: of the first block's weights, like those of all blocks, and of the output head.
+    """The kernels of a utils.Model in words: {"mlp.c_fc 768x3072": "uncut; 1/2/2 threads"}, the
+    threads for one, a few and many rows. Only of the first block, like all blocks, and of the head.
     """
     weights = {}
     for block in model.params.get("blocks", [])[:1]:  # Medusa's heads have no blocks

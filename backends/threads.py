@@ -3,10 +3,10 @@
 NumPy releases the GIL while it computes, so Python's own threads run on several cores.
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
-weights, and a pass shares dozens of products. So a thread does not fall asleep at once: it first
-spins on a `Bell` for about a millisecond. Work that arrives meanwhile begins 10 to 30 microseconds
-later. On two cores of an AMD EPYC, threads that fall asleep at once make plain decoding with the
-included 17M take 1.2 to 1.7 times as long (in turns, 120 tokens each).
+weights, and a pass shares dozens of products. So a thread first spins on a `Bell` for about a
+millisecond: work that arrives meanwhile begins 10 to 30 microseconds later. On two cores of an AMD
+EPYC, threads that fall asleep at once make plain decoding with the included 17M take 1.2 to 1.7
+times as long (in turns, 120 tokens each).
 
 But while another program wants the cores, a thread that only spins would take one from a thread
 that works. So for as long as the caller is preempted again and again, the others fall asleep at
@@ -34,8 +34,7 @@ PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds t
 # seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
 # the clock is coarser
 PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
-# this many preemptions within this many seconds: another program wants the cores
-PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2
+PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2  # so often: another program wants the cores
 
 
 def ceil_div(a, b):
@@ -67,8 +66,7 @@ class Bell:
     a hint: a thread that heard it, or has spun in vain, then waits for the queue.
 
     The thread that rings keeps the GIL a little longer, and a thread that asks for it too early
-    falls asleep. So a thread goes on looking for n_pauses pauses after the ring. n_pauses differs
-    between threads, so that they do not ask at the same time.
+    falls asleep. So a thread goes on looking for n_pauses pauses after the ring.
     """
 
     def __init__(self, n_pauses=1):
@@ -89,24 +87,27 @@ class Bell:
         np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
 
     def get(self, queue):
-        """Wait for the next item of a queue and return it. A thread that puts an item there rings
-        this bell after it. Does not hold the GIL while it spins.
+        """Wait for the next item of a queue and return it: if `patient`, spin first, without the
+        GIL; then sleep. A thread that puts an item there rings this bell after it.
         """
         if self.patient and queue.empty():
             self.spin()
         item = queue.get()
-        self.rung[0] = False  # only now: a thread that slept was woken before the bell was rung
+        # last: a thread that sleeps is woken by the put, before the ring. A ring that comes even
+        # later merely cuts the next spin short
+        self.rung[0] = False
         return item
 
 
 def worker_loop(inbox, bell):
-    """Run all work that arrives in the queue `inbox`, without end. A caller then rings `bell`.
+    """Run all work that callers put into the queue `inbox`, without end. Then they ring `bell`, a
+    Bell, on which this loop spins before it falls asleep.
 
     Work is (function, start, end, done, done_bell). After function(start, end), None or the error
     that it raised is put into the queue `done`, on which the caller waits, and done_bell is rung.
     """
     while True:
-        function, start, end, done, done_bell = bell.get(inbox)
+        function, start, end, done, done_bell = bell.get(inbox)  # waits for work
         try:
             function(start, end)
             done.put(None)
@@ -184,7 +185,7 @@ class Threads:
                 inbox.put((function, start, end, done, done_bell))
                 waiting.append((bell, done, done_bell))
         before = off_cpu()
-        patient = not self.has_competition()
+        patient = not self.has_competition()  # whether to spin before falling asleep
         for bell, _, done_bell in waiting:
             bell.patient = done_bell.patient = patient
             bell.ring()
@@ -192,7 +193,7 @@ class Threads:
             function(*caller_range)
         finally:  # wait for all, also after an error: no worker may still be writing
             if off_cpu() - before > PREEMPTED:
-                self.preemptions.append(time.perf_counter())
+                self.preemptions.append(time.perf_counter())  # for has_competition
             errors = [done_bell.get(done) for _, done, done_bell in waiting]
         for error in errors:
             if error is not None:

@@ -137,14 +137,14 @@ ROW_BY_ROW = Kernel.on(1, Layout(ALL), EXACT_ROWS)  # so, and on one thread, unc
 
 
 def rows_per_group(n_rows, max_size):
-    """Into groups of how many rows to cut n_rows rows: at most max_size, in as few groups as
-    possible, with few rows of zeros to fill the last. Not three: four rows are faster than three.
+    """How many of n_rows rows to multiply at a time: max_size for one row, else at most max_size,
+    for few groups and few rows of zeros in the last; but four, which are faster, instead of three.
 
     >>> rows_per_group(10, 8), rows_per_group(12, 8), rows_per_group(3, 9)
     (5, 6, 4)
     """
     if n_rows <= 1:
-        return max_size  # one row may be padded to two: see Schedule
+        return max_size  # one row may be padded to two, which can be faster: see Schedule
     n_groups = ceil_div(n_rows, max_size)
     size = ceil_div(n_rows, n_groups)
     return ROWS_AT_ONCE if size == 3 else size
@@ -157,14 +157,14 @@ def tiles_ahead(n_in, width):
 
 def count_parts(n_in, n_out, kernel):
     """Into how many parts, a power of 2, to cut each column of n_in numbers: so many that a tile
-    has at most TILE numbers, and that the threads that share a product of one row compute more than
-    GIL_RELEASE_SIZE results each. Fewer if n_in cannot be halved so often.
+    has at most TILE numbers, and that each thread of the Kernel computes more than GIL_RELEASE_SIZE
+    results in a product of one row. Fewer if n_in cannot be halved so often.
     """
-    width, schedule = min(kernel.layout.width, n_out), kernel.one
-    n_shared = n_out // width - tiles_ahead(n_in, width)  # tiles
-    is_shared = schedule.n_threads > 1 and n_shared > 1
-    # results of a thread, from each part of the columns
-    n_results = max(1, n_shared // schedule.n_threads) * width * schedule.n_rows
+    width, for_one_row = min(kernel.layout.width, n_out), kernel.one
+    n_shared = n_out // width - tiles_ahead(n_in, width)  # tiles left when other threads begin
+    is_shared = for_one_row.n_threads > 1 and n_shared > 1
+    # results of a thread, from each part of the columns; the row may be padded to n_rows rows
+    n_results = max(1, n_shared // for_one_row.n_threads) * width * for_one_row.n_rows
     n_parts = 1
     while n_in % (2 * n_parts) == 0:
         is_large = n_in // n_parts * width > TILE
@@ -177,12 +177,12 @@ def count_parts(n_in, n_out, kernel):
 
 def contiguous_allocator(n, dtype):
     """Allocate one array of n numbers, and return a function empty(shape, dtype) that cuts arrays
-    from it, one after the other. The first array begins at a cache line.
+    from it, one after the other, of n numbers in all. The first array begins at a cache line.
 
-    The system backs one large array by huge pages. A sixth and more of arrays as small as weights
-    has none: reading that part is slower, because addresses have to be looked up.
+    The system backs one large array by huge pages. Of arrays as small as weights, a
+    sixth or more of the memory has none: reading it is slower, as addresses have to be looked up.
     """
-    free = np.empty(n + LINE, dtype)
+    free = np.empty(n + LINE, dtype)  # LINE numbers are at least LINE bytes
     n_bytes_to_line = -free.ctypes.data % LINE
     free = free[n_bytes_to_line // free.itemsize :]
 
@@ -196,15 +196,14 @@ def contiguous_allocator(n, dtype):
 
 
 def padded_size(n_in, n_out, layout):
-    """How many numbers the tiles of a weight [n_in, n_out] hold, with the zeros that fill them."""
+    """How many numbers a weight [n_in, n_out] takes in tiles of this Layout, filled with zeros."""
     width = min(layout.width, n_out)
     return n_in * ceil_div(n_out, width) * width
 
 
 def view_as_tiles(memory, n_in, n_parts, layout):
-    """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width].
-
-    n_parts: how many tiles each column goes through; layout: a Layout with the width of the tiles
+    """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width], where depth
+    is n_in / n_parts. layout: a Layout with the width of the tiles; they lie by row or by column
     """
     n_tiles = len(memory) // (n_in * layout.width)
     depth = n_in // n_parts
@@ -243,10 +242,10 @@ class Tiles:
         n_whole, n_left = divmod(n_out, width)  # tiles that are full, columns in the last tile
         memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
         tiles = view_as_tiles(memory, n_in, n_parts, replace(kernel.layout, width=width))
-        # copy each tile into one piece: a strided view would be read at half the speed
         parts = weight.reshape(n_parts, n_in // n_parts, n_out)  # [n_parts, depth, n_out]
         columns = parts[:, :, : n_whole * width]  # [n_parts, depth, n_whole * width]
         columns = columns.reshape(n_parts, n_in // n_parts, n_whole, width)
+        # copy each tile into one piece: a strided view would be read at half the speed
         tiles[:, :n_whole] = columns.swapaxes(1, 2)  # [n_parts, n_whole, depth, width]
         if n_left:
             tiles[:, n_whole, :, :n_left] = parts[:, :, -n_left:]  # [n_parts, depth, n_left]
@@ -332,8 +331,8 @@ class Uncut:
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
         n_rows, (n_in, n_out) = len(x), self.shape
         if 1 < n_rows < MANY:
-            x = pad_rows(x, ROWS_AT_ONCE)
-        ahead = HEAD_START // n_out if n_rows < MANY else 0  # rows of the weight
+            x = pad_rows(x, ROWS_AT_ONCE)  # four rows at once are faster than two
+        ahead = HEAD_START // n_out if n_rows < MANY else 0  # extra rows: this thread begins first
         n_threads = self.kernel.schedule(n_rows).n_threads
         # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:]: one product for each of n_threads parts, even
         # if fewer threads are free, so that the bits of the sum do not depend on that
