@@ -85,7 +85,7 @@ def files_in(folder):
 def examine_files(folder, names_in_folder, tensors, report):
     """Compare sizes and checksums of the files in a folder, a Path, with those in its
     download.json, and add the results to the Report.
-    names_in_folder: {name of a file}, a set. tensors: {name: Tensor}
+    names_in_folder: {name of a file}, a set. tensors: {name: Tensor}, whose files are compared, too
     """
     record = report.try_step(read_record, folder) or {}
     names = {name for part in PARTS for name in part} | {t.path.name for t in tensors.values()}
@@ -125,14 +125,17 @@ def examine_tensors(tensors, report):
 
 def examine_model(folder, config, tensors, load_model, load_heads, report):
     """Load the model and its heads, compare its logits with those of OpenAI's 124M if it has that
-    shape, and add to the Report. tensors: {name: Tensor}; other parameters as in `examine`
+    shape, and add to the Report. A model for which the memory is missing is `not_compared`.
+
+    folder: a Path; config: its Config; tensors: {name: Tensor} of its weights
+    load_model, load_heads: functions, as in `examine`
     """
     try:
         model = load_model(folder)
     except InputError as error:  # all files have been read: this machine lacks the memory
         report.not_compared.append(f"what the model computes: {error}")
         return
-    report.try_step(require_spread, folder, model)
+    report.try_step(require_logit_spread, folder, model)
     for name, load_head in load_heads.items():
         if (folder / name).is_file() and report.try_step(load_head, folder, model):
             report.compared.append(f"{name}: which weights it was trained on")
@@ -144,7 +147,7 @@ def examine_model(folder, config, tensors, load_model, load_heads, report):
         report.compared.append(verdict)
 
 
-def require_spread(folder, model):
+def require_logit_spread(folder, model):
     """Raise InputError if the logits of a utils.Model are all equal, or not finite. Its weights
     are then zero, or stored as another dtype than their file says. folder: named in the message
     """

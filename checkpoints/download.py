@@ -84,8 +84,8 @@ def fetch_from_first_source(sources, size, folder):
 
 
 def fetch_from_openai(size, folder):
-    """Download the missing files of a size into a folder (a Path) from OpenAI, or the mirror.
-    Raises HttpError if a file cannot be had, InputError for a full disk.
+    """Download the missing files of a size into a folder (a Path) from OpenAI, or the mirror
+    at GPT2_OPENAI_ENDPOINT. Raises HttpError if a file cannot be had, InputError for a full disk.
     """
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
@@ -93,9 +93,9 @@ def fetch_from_openai(size, folder):
 
 
 def fetch_from_hugging_face(size, folder):
-    """Download the missing files of a size or "owner/name" from Hugging Face, or the mirror: the
-    weights in one file, else in several. Raises HttpError if a file cannot be had, InputError for a
-    full disk.
+    """Download the missing files of a size or "owner/name" from Hugging Face, or the mirror at
+    HF_ENDPOINT: the weights in one file, else in several. Raises HttpError if a file cannot be had,
+    InputError for a full disk.
     """
     host = os.environ.get("HF_ENDPOINT") or HUGGING_FACE
     url = f"{host.rstrip('/')}/{repository(size)}/resolve/main"

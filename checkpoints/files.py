@@ -62,7 +62,7 @@ def strict_json(text):
 
 def read_json(path, optional=False):
     """Read the JSON object in the file at a Path, as a dict; {} if the file is optional and not
-    there. Raises InputError if it holds anything else.
+    there. Raises InputError if it holds anything else, OSError if it cannot be read.
     """
     if optional and not path.is_file():
         return {}

@@ -12,7 +12,7 @@ class Limits(NamedTuple):
     whole: bool = False
 
     def allow(self, value):
-        """Whether a value is such a number. True and False are none."""
+        """Whether a value is an int, or a float unless `whole`, within the limits; not a bool."""
         is_number = type(value) is int or (type(value) is float and not self.whole)
         return is_number and self.low <= value <= self.high
 

@@ -45,7 +45,9 @@ def is_running(pid: int) -> bool:
 
 
 def delete(path):
-    """Delete the file or the whole folder at a Path, if it is there."""
+    """Delete the file or the whole folder at a Path, if it is there. Files in a folder that
+    cannot be deleted are left there; a single file that cannot be deleted raises OSError.
+    """
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -80,8 +82,9 @@ def check_output(flag, path, endings):
 
 @contextmanager
 def write_temporary(path: Path):
-    """Yield a temporary Path for a file or folder, which is deleted if the block raises. Deletes
-    the leftovers of killed processes. An OSError of the block names `path`.
+    """Yield a temporary Path for a file or folder, which is deleted if the block raises; else the
+    caller has to rename it to `path`. Deletes the leftovers of killed processes. An OSError of the
+    block names `path`.
     """
     delete_leftovers(path)
     temporary = temporary_path(path)
@@ -122,6 +125,8 @@ def replace_atomically(path):
 
 
 def write_atomically(path, text):
-    """Write text to a new file, completely or not at all. Raises as `create_atomically`."""
+    """Write text to a new file, completely or not at all. Raises OutputAppeared if `path` is there,
+    and keeps the text beside it.
+    """
     with create_atomically(path) as temporary:
         temporary.write_text(text, encoding="utf-8")

@@ -19,7 +19,7 @@ def locate(size, models_dir):
     if not size:
         return None
     by_name, by_path = Path(models_dir) / size, Path(size)
-    # text with a separator, . and .. name no model in a models directory
+    # text with a separator, "." (whose name is "") and ".." name no model in a models directory
     is_path = by_path.name != size or size == os.pardir
     folders = [by_path] if is_path else [by_name, by_path]
     if repository(size):
@@ -51,8 +51,8 @@ def find_cached(size):
 
 
 def find_folder(size, models_dir=MODELS_DIR, download=False):
-    """Return the Path of a model's folder, also in Hugging Face's cache. A missing model is
-    downloaded if `download` is True, or if the person at a terminal says yes.
+    """Return the Path of a model's folder, which may lack files, also in Hugging Face's cache. A
+    missing model is downloaded if `download` is True, or if the person at a terminal says yes.
 
     size: a name in models_dir, a path, or an "owner/name" of Hugging Face. Raises InputError, which
     says which models there are, if there is no such model.
@@ -68,7 +68,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
         if model := fetch_if_wanted(size, models_dir, download):
             return model
-    if folder and size not in REPOSITORIES:
+    if folder and size not in REPOSITORIES:  # if it is: the error offers a download
         return folder  # reading it will say what is missing
     raise InputError(not_found_message(size, models_dir, folder))
 

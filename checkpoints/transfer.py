@@ -121,7 +121,8 @@ def download_rest(url, name, part, record):
     elif n_have == stated["size"]:
         return
     with request(url, n_have, stated) as reply:
-        # 206 (a file from byte n_have on) or 416 (it has no such byte) is useless for another file
+        # useless if the file is another: 206 (its bytes from n_have on), and 416 (it has no such
+        # byte), whose Content-Range begins nowhere
         is_resumed = can_resume and continues_download(reply, n_have, stated)
         if reply.status_code in (206, 416) and not is_resumed:
             part.unlink(missing_ok=True)
@@ -149,8 +150,9 @@ def download_rest(url, name, part, record):
 def request(url, n_have, stated):
     """Request a file and return the requests.Response, of which only the headers have been read.
 
-    n_have: number of bytes that are here. stated: {"etag", ...}, the file's metadata; the server
-    then sends only the rest if the file is the same. None: all. Raises HttpError for a wrong URL.
+    n_have: number of bytes that are here. stated: {"etag", ...}, the file's metadata: the server
+    sends only the rest if the file is the same; without metadata (None), it sends all. Raises
+    HttpError if the URL is malformed, and errors of requests, as for a lost connection.
     """
     headers = {"Accept-Encoding": "identity"}
     if stated:
@@ -171,6 +173,7 @@ def require_space(part, n_bytes):
 
 def continues_download(reply, n_have, stated):
     """Whether a requests.Response holds the bytes from n_have on of a file with stated["etag"]."""
+    # stated["etag"] is never None: see can_resume
     begins_there = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
     return begins_there and reply.headers.get("ETag") == stated["etag"]
 
@@ -216,7 +219,9 @@ def metadata_of(reply, url):
 
 
 def difference(path, stated):
-    """How the file at a Path differs from its metadata `stated`, in words; None if it does not."""
+    """How the size or a checksum of the file at a Path differs from `stated`, in words; None if it
+    does not. stated: its metadata, {"url", "size", "etag", and any of CHECKSUMS}
+    """
     size = path.stat().st_size
     if stated["size"] not in (None, size):
         return f"has {size} bytes of {stated['size']}"

@@ -71,7 +71,7 @@ def require_all_merges(path, vocabulary, merges):
 
 
 def require_vocabulary(folder, config, encoder):
-    """Raise InputError if the Config and the Encoder of a folder have not as many tokens."""
+    """Raise InputError if the Config and the Encoder of a folder differ in their n_vocab."""
     if config.n_vocab != encoder.n_vocab:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"
         raise InputError(f"{folder}: {counts}; use the files of one model")

@@ -58,7 +58,7 @@ class Tensor:
         """Read the tensor into memory, as an array of `dtype`. Raises InputError if it holds NaN or
         infinity.
         """
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"):  # a number too large for dtype becomes infinity, refused
             array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)  # no memmap
         if not np.isfinite([array.min(), array.max()]).all():
             raise InputError(
@@ -67,8 +67,8 @@ class Tensor:
         return array
 
     def compare_checksum(self):
-        """Compare the bytes with the checksum that the file states. Returns "right", "wrong", "none
-        stated", or "unknown" if google-crc32c, which computes it, is not installed.
+        """Compare the bytes to the checksum that the file states: "right", "wrong", "none stated",
+        or "unknown" without google-crc32c, which computes it. Raises InputError as `stored` does.
         """
         if self.crc32c is None:
             return "none stated"

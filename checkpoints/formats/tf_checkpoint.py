@@ -58,7 +58,7 @@ def read_varint(stream):
 
 def parse_fields(raw):
     """Parse the bytes of a protobuf message: [(number of a field, value)], a value int or bytes.
-    Raises ValueError if they are damaged.
+    Raises ValueError for a number that is cut off, or a wire type that these files do not have.
     """
     stream, fields = BytesIO(raw), []
     while stream.tell() < len(raw):
@@ -92,7 +92,7 @@ def read_handle(stream):
 
 def parse_block(raw, offset, size):
     """Parse the block of `size` bytes at `offset` in the bytes of a table: [(key, value)], keys and
-    values bytes. Raises ValueError if the block is damaged.
+    values bytes. Raises ValueError for a number that is cut off, or a key that is too long.
     """
     block = raw[offset : offset + size]
     # a block ends with 4 bytes for each entry whose key shares nothing, for a binary search, and
@@ -119,12 +119,13 @@ def parse_entries(raw):
         raise ValueError("no table, or a truncated one")
     read_handle(footer)  # of the metadata
     index_offset, index_size = read_handle(footer)
-    entries, end = {}, 0
-    for _, handle in parse_block(raw, index_offset, index_size):
+    entries, end = {}, 0  # end of the previous block; the first block begins at 0
+    index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
+    for _, handle in index:
         offset, size = read_handle(BytesIO(handle))
         if offset != end:  # many handles to one block would be as many blocks to read
             raise ValueError("blocks that are not side by side")
-        entries |= parse_block(raw, offset, size)
+        entries |= parse_block(raw, offset, size)  # pairs (key, value)
         end = offset + size + TRAILER
     return entries
 
@@ -169,7 +170,7 @@ def read_table(path):
     try:
         with path.open("rb") as file:
             entries = parse_entries(file.read(INDEX_LIMIT))
-        del entries[b""]
+        del entries[b""]  # the BundleHeaderProto
         tensors = [parse_entry(name.decode(), value, data) for name, value in entries.items()]
         table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, KeyError, TypeError, OverflowError) as error:
