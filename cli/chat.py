@@ -64,7 +64,7 @@ COMMANDS = SETTINGS | ACTIONS
 HEADINGS = {  # {the first command below it: heading}
     "speculative": "Type a prompt to see it continued; // begins one with a slash. Ctrl-C stops a "
     "text.\n\nDecoders, each on or off; every prompt goes to all that are on:",
-    next(iter(FLAGS)): "\nSettings (in /stop, \\n is a line break, and nothing turns it off):",
+    next(iter(FLAGS)): "\nSettings (in /stop, \\n is a line break, and /stop alone turns it off):",
     "settings": "\nAnd:",
 }
 
@@ -122,8 +122,9 @@ class Console:
         print(f"target {target}, draft {draft}", file=sys.stderr)
 
     def answer(self, line):
-        """Run one line of input, a str: a command if it begins with one slash, else a prompt. An
-        error that the user can put right is printed as one line on stderr.
+        """Run one line of input, a str: a command if it begins with one slash, or is quit or exit;
+        else a prompt, which "//" begins with one slash. An error that the user can put right is
+        printed as one line on stderr.
         """
         try:
             if line.strip().lower() in ("quit", "exit", "/quit", "/exit"):
@@ -175,7 +176,7 @@ class Console:
             total |= {name: result[name] for name in ("rounds", "examined", "accepted")}
             line += ", {accepted} of {examined} examined drafted tokens accepted".format(**total)
             line += f", {result['tokens_per_target_pass']:.2f} tokens per target pass"
-        self.totals[decoder].update(total)
+        self.totals[decoder].update(total)  # a Counter adds
         print(line, file=sys.stderr)
 
     # ------------------------------------------------------------ commands
@@ -280,9 +281,10 @@ def parse_setting(name, text, value):
     it; value: the present value
 
     A bool takes "on" or "off"; an empty text toggles it. Other values are read as on the command
-    line; an empty text keeps them. Raises InputError for a text that is no value.
+    line; an empty text keeps them, except --stop, which it turns off. Raises InputError for a text
+    that is no value.
     """
-    if name == "stop":  # an empty text is a value here: nothing turns --stop off
+    if name == "stop":  # an empty text is a value here: it turns --stop off
         return text.replace(r"\n", "\n")
     word = text.strip()
     if isinstance(value, bool):
@@ -318,7 +320,8 @@ def chat(settings: ChatSettings):
     what can be changed.
     """
     interactive = sys.stdin.isatty() and sys.stdout.isatty()
-    # a pipe is UTF-8; "sig": a byte-order mark is no text. A terminal keeps its own encoding
+    # a pipe is UTF-8; "sig": a byte-order mark is no text. A terminal keeps its own encoding.
+    # Invalid bytes become lone surrogates: their prompt is refused, and the session goes on
     encoding = None if interactive else "utf-8-sig"
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape")
     console = Console(settings, answers=sys.stdout if interactive else sys.stderr)

@@ -43,8 +43,8 @@ def print_error(problem):
 
 
 def run_for_exit_code(run):
-    """Call run(), a function, and return the exit code: 0, 2, 130 or 141 (head of this file). If
-    the user can put an error right, prints it as one line on stderr. Other exceptions, bugs, pass.
+    """Call run(), a function, and return the exit code: 0; 130 for Ctrl-C; 141 for a broken pipe; 2
+    for an error that the user can put right, printed as one line on stderr. Other exceptions pass.
     """
     try:
         # a model that overflows is reported once, where its logits are used
@@ -63,9 +63,9 @@ def run_for_exit_code(run):
     except OSError as error:
         broken_pipe = isinstance(error, BrokenPipeError)
         with suppress(OSError):
-            sys.stdout.flush()  # the error may be of another file
+            sys.stdout.flush()  # if the error is another file's, this writes what is left
         if broken_pipe or error.filename in (None, OUTPUT):
-            # leave nothing in the buffer that Python would flush again at its end
+            # stdout failed: leave nothing in its buffer that Python would flush again at its end
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if broken_pipe:
             return 141

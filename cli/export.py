@@ -42,7 +42,7 @@ def export(size_or_folder: str, *, settings: ExportSettings):
             with create_atomically(out) as temporary:
                 write_gguf(folder, temporary)
         else:
-            check_output("out", out, ("",))
+            check_output("out", out, ("",))  # a folder, with any name
             # the exporter knows Hugging Face's names alone
             for name in ("config.json", "vocab.json", "merges.txt"):
                 first_of(folder, name)

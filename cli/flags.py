@@ -355,7 +355,7 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         # shared noise or a reader's rule decides in place of the token and the block rule
         rule_name = "other" if self.coupled or self.rule else self.rule_name
         require_usable(self.mistake, rule_name, self.draft_model_size)
-        if self.rule_name == "token" and self.verification == "block":
+        if self.rule_name == "token" and self.verification == "block":  # rule_name: the mistake's
             problem = f"{self.mistake} with --verification block: it is made in the token rule"
             raise SettingError("mistake", f"{problem}; expected no --verification")
 

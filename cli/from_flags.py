@@ -30,9 +30,8 @@ def load_pair(settings, download=False):
 
 
 def config_from(settings):
-    """The GenerationConfig of the Settings of generate. With --rule, it has the reader's own rule,
-    whose module is imported here, and so runs. With --mistake, it has a wrong loop. Raises
-    SettingError if the reader's module or rule cannot be used.
+    """The GenerationConfig of the Settings of generate: with --mistake, a wrong loop; with --rule,
+    the reader's rule, whose module is imported, and so runs. Raises SettingError if that fails.
     """
     rule, loop = RULES[settings.rule_name], speculative
     if settings.rule:
@@ -56,15 +55,16 @@ def config_from(settings):
 
 
 def kernels_in(settings, pair):
-    """{model: {weight: kernel in words}}: how the weights of a Pair's models are multiplied."""
+    """{size or folder, as in the Settings: {weight: kernel in words}} of the models of a Pair."""
     drafts = {settings.draft_model_size: pair.draft} if pair.draft else {}
     return pair_spec(settings).kernels_in(LoadedModels(pair.target, drafts, pair.encoder))
 
 
 def json_of(settings, config, pair, prompt, summary, kernels):
-    """The JSON object of a Prompt, as a dict. If settings name a reader's own rule, measures it.
+    """The JSON object of a Prompt, as a dict: "settings", "kernels" and what `summary` holds. With
+    --rule, measures the reader's rule and loop; raises SettingError if they fail.
 
-    config: the GenerationConfig of the settings; kernels: what kernels_in returned
+    config, pair: the GenerationConfig and Pair of the settings; kernels: what kernels_in returned
     summary: the dict that decoding.metrics.summary returned, with the result of each decoder
     """
     flags = settings.as_json(prompt.text, prompt.seed, prompt.ids)

@@ -35,7 +35,7 @@ def default_text(flag):
 def format_flag(flag, width):
     """Format one Flag for --help, `width` columns wide: its name, default and meaning (a str)."""
     default = default_text(flag)
-    suffix = f" (default {default})" if default else " ..."
+    suffix = f" (default {default})" if default else " ..."  # ...: a value, without a default
     if isinstance(flag.default, bool):  # it takes no value
         suffix = ""
     meaning = textwrap.fill(flag.meaning, width - 6, break_on_hyphens=False)
@@ -96,6 +96,7 @@ def format_markdown(flags):
     for heading, group in by_heading(flags).items():
         lines = [f"**{heading}**", ""]
         for flag in group:
+            # "--K auto" is set as code, like "--K"
             meaning = re.sub(r"--\w+( auto)?", r"`\g<0>`", flag.meaning)
             # a path of this machine is shown as it is in the project
             default = re.sub(r"^.*[/\\]models$", "models", default_text(flag))

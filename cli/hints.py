@@ -72,7 +72,8 @@ def close_names(word, names):
 
 
 def normalized(name):
-    """A name in lower case, without dashes around it, and with underscores inside.
+    """A name in lower case, with underscores inside, without the dashes of a flag and the slash of
+    a command in chat.
 
     >>> normalized("--Top-K")
     'top_k'

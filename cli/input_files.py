@@ -34,7 +34,7 @@ def read_bytes(path, max_bytes=MAX_BYTES):
         with open_file(path, "rb") as file:
             # one byte more than allowed shows that a file is too long, even an endless one
             data = file.read(max_bytes + 1)
-    except (OSError, EOFError, ValueError, zlib.error) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # ValueError: a NUL in the path
         problem = getattr(error, "strerror", None) or "is truncated or damaged"
         raise InputError(f"{path}: {problem}; expected a file") from None
     if len(data) > max_bytes:

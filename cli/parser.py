@@ -133,19 +133,19 @@ def refuse_word(word, flags):
 
 def call(command, words, program=None):
     """Run a command function with the words of a command line (a list of str), or print its help if
-    a word asks for help. Raises InputError for an unknown flag and a value that cannot be used.
-
+    a word asks for it, as Markdown for --help=markdown. Returns None. Raises InputError for an
+    unknown flag, a value that cannot be used, and too few or too many words.
     program: what stands after "python" in the help; None is main.py and the function's name
     """
     flags = flags_of(command)
     groups, takes_words = groups_of(command)
-    asks_for_lists = words == ["--help=markdown"]
-    if not asks_for_lists:
+    asks_for_markdown = words == ["--help=markdown"]
+    if not asks_for_markdown:
         words = normalize_words(words, flags, takes_words)
-    if asks_for_lists or words is None:
+    if asks_for_markdown or words is None:
         from cli.help import format_help, format_markdown  # here: a run needs no help
 
-        print(format_markdown(flags) if asks_for_lists else format_help(command, flags, program))
+        print(format_markdown(flags) if asks_for_markdown else format_help(command, flags, program))
         return
 
     def run(*plain, **values):

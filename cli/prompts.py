@@ -57,7 +57,7 @@ def prompt_of_record(record, where):
 def is_json(text, expected_type):
     """Whether a text is JSON for a value of that type, list or dict."""
     try:
-        return isinstance(parse_json(text, ""), expected_type)
+        return isinstance(parse_json(text, where=""), expected_type)
     except InputError:
         return False
 

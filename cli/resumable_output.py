@@ -105,11 +105,11 @@ class ResumableLines:
             raise InputError(f"{self.partial}: is damaged; delete it") from None
         self.file.truncate(end)
         if not end:
-            self.file.write(header)
+            self.file.write(header)  # at the new end, because the file was opened for appending
         return stored
 
     @property
-    def done(self):
+    def lines_in_order(self):
         """The stored lines as a list, in the order of their places."""
         return [self.stored[place] for place in sorted(self.stored)]
 
@@ -147,7 +147,7 @@ class ResumableLines:
         open_file = gzip.open if self.path.suffix == ".gz" else open
         try:
             with create_atomically(self.path) as part, open_file(part, "wb") as file:
-                file.writelines(map(json_line, [*first, *self.done, *last]))
+                file.writelines(map(json_line, [*first, *self.lines_in_order, *last]))
         except OutputAppeared:
             self.discard()
             raise

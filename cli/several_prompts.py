@@ -23,10 +23,7 @@ def generate_several(texts, settings, output):
     Raises InputError if a model or prompt cannot be used, or if prompts failed on a cluster.
     """
     config, draft = config_from(settings), settings.draft_model_size
-    batch_size = output.batch_size
-    # K auto is chosen for a text alone, and a mistake is made in the code of this process
-    if settings.mistake or (settings.K == AUTO and settings.speculates):
-        batch_size = 1
+    batch_size = usable_batch_size(settings, output)
     executor = new_executor(output.cluster, pair_spec(settings), output.download)
     pair = executor.models.pair(draft)
     prompts = texts.encode(pair, settings.seed)
@@ -37,7 +34,7 @@ def generate_several(texts, settings, output):
     begin = time.perf_counter()
     # decode_in_batches fills totals, {decoder: (tokens, seconds)}; workers would fill copies of it,
     # so the tokens of a cluster are counted here, for each text
-    totals, n_written = {}, []
+    totals, text_lengths = {}, []
     function = partial(
         decode_in_batches,
         draft=draft,
@@ -51,13 +48,14 @@ def generate_several(texts, settings, output):
 
     def decode(prompts):
         """Decode a list of Prompts. Yields for each its JSON object as a dict, or Failed. Adds the
-        number of tokens of each text to n_written. Raises InputError at the end if prompts failed.
+        number of tokens of each text to text_lengths. Raises InputError at the end if any failed.
         """
         summaries = run_prompts(executor, function, prompts, batch_size, prompt_name)
         # `summaries` stands first, so that zip asks it for one more item, and it raises that error
         for summary, prompt in zip(summaries, prompts):
             if not isinstance(summary, Failed):
-                n_written.extend(len(summary[name]["token_ids"]) for name in settings.decoders)
+                token_ids = [summary[name]["token_ids"] for name in settings.decoders]
+                text_lengths.extend(map(len, token_ids))
                 summary = json_of(settings, config, pair, prompt, summary, executor.kernels)
             yield summary
 
@@ -70,11 +68,19 @@ def generate_several(texts, settings, output):
     if output.json:
         return
     if output.cluster:
-        print_speed_of_workers(sum(n_written), time.perf_counter() - begin)
+        print_speed_of_workers(sum(text_lengths), time.perf_counter() - begin)
     elif totals:  # not if an interrupted run had decoded all
         print_totals(totals, min(batch_size, len(prompts)))
     if output.out:
         print(f"Written: {output.out}")
+
+
+def usable_batch_size(settings, output):
+    """How many prompts to decode together: --batch_size, but 1 with --K auto or --mistake."""
+    # K auto is chosen for a text alone, and a mistake is made in the code of this process
+    if settings.mistake or (settings.K == AUTO and settings.speculates):
+        return 1
+    return output.batch_size
 
 
 def print_speed_of_workers(n_tokens, seconds):
@@ -134,11 +140,13 @@ def write_results(decode, settings, prompts, output):
         decoded = decode([prompts[i] for i in missing])
         bar = {"initial": len(lines.stored), "total": len(prompts), "unit": " prompts"}
         try:
-            # `decoded` stands first, as in `decode`: if prompts failed, it raises at its end
+            # `decoded` stands first, so that zip asks it for one more item: at its end, it raises
+            # InputError if prompts failed
             for results, i in zip(tqdm(decoded, **bar, leave=False, disable=None), missing):
+                # a Failed is not written
                 lines.write(i, results, settings=prompt_settings[i], fingerprints=fingerprints)
         finally:  # also if some prompts failed: print those that did not
             if output.json:
-                for results in lines.done:
+                for results in lines.lines_in_order:
                     print(json.dumps(results))
         lines.finish()

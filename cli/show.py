@@ -15,7 +15,7 @@ def underlined(text):
 
 
 def note_early_ends(settings, pair, prompts):
-    """Print a line on stderr for each Prompt, of a list, whose text the context's end cuts."""
+    """Note on stderr which texts of [Prompt] the context of the Pair's target will cut short."""
     n_tokens = settings.n_tokens_to_generate
     for prompt in prompts:
         n_left = pair.target.config.n_ctx - len(prompt.ids)
@@ -27,7 +27,7 @@ def note_early_ends(settings, pair, prompts):
 def note_mistake(settings):
     """If the mistake of these Settings cannot show, print on stderr flags that show it."""
     if settings.mistake:
-        from proving.mistakes import case_flags, get_mistake  # here: a plain run needs no museum
+        from proving.mistakes import case_flags, get_mistake  # here: a plain run makes none
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
             command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
@@ -35,7 +35,6 @@ def note_mistake(settings):
 
 
 # ---------------------------------------------------------------- watchers of a run
-#
 # Run.finish calls a watcher with each Round, its seconds and the Rng; with None at the end.
 
 
@@ -74,8 +73,7 @@ class Screen:
 
     def __init__(self, settings, output, prompt, pair):
         self.settings, self.output, self.pair = settings, output, pair
-        self.encoder = pair.encoder
-        self.opening = f"Text = {self.encoder.decode(prompt.ids)}"
+        self.opening = f"Text = {pair.encoder.decode(prompt.ids)}"
         self.notes = None  # of the speculative run, for --report
         note_early_ends(settings, pair, [prompt])
         note_mistake(settings)
@@ -90,9 +88,9 @@ class Screen:
         if self.settings.trace and speculates:  # never with --json, nor is --stream
             from cli.trace import Trace  # here, as below: a plain run needs neither
 
-            watchers = [Trace(self.encoder)]
+            watchers = [Trace(self.pair.encoder)]
         elif self.settings.stream:
-            watchers = [Stream(self.encoder, self.opening)]
+            watchers = [Stream(self.pair.encoder, self.opening)]
         else:
             watchers = [Bar(run.n_tokens)]
         if self.settings.report and speculates:
@@ -103,18 +101,22 @@ class Screen:
         return watchers
 
     def end(self, decoder, result):
-        """Print the times and the text of a decoder, from the dict that Run.finish returned."""
+        """Print a decoder's times, and its text unless --stream has printed it, from the dict that
+        Run.finish returned. With --json, print nothing.
+        """
         if self.output.json:
             return
         print_times(result)
-        traced = self.settings.trace and decoder == "speculative"
+        traced = self.settings.trace and decoder == "speculative"  # it streams no text
         if self.settings.stream and not traced:
             print()  # the text is there already
         else:
             print(f"{self.opening}{result['text']}\n")
 
     def compare(self, summary):
-        """Print the prompt's JSON object (a dict) or its figures; write the page of --report."""
+        """Print `summary`, the prompt's JSON object (a dict), with --json, else what compares the
+        decoders. With --report, write the page, and print its path unless with --json.
+        """
         if self.output.json:
             print(json.dumps(summary))
         else:
@@ -154,9 +156,7 @@ def print_comparison(results, alone=True):
     if results["speedup"] and alone:
         how = "one prompt; python main.py benchmark averages over several"
         print(f"Speedup = {results['speedup']:.2f} ({how})")
-    rule_is_exact = True
-    if "rule_distance" in results:
-        rule_is_exact = print_figures_of_own_rule(results)
+    rule_is_exact = judge_own_rule(results) if "rule_distance" in results else True
     if results["identical"] is None:  # there is only one text
         return
     if results["identical"]:
@@ -192,7 +192,7 @@ def print_speculation(result, K):
         print(f"Drafted tokens, as --K auto chose = {rounds}")
 
 
-def print_figures_of_own_rule(results):
+def judge_own_rule(results):
     """Print the figures of --rule from a prompt's JSON object; return whether the rule is exact."""
     from proving.verdict import ROUNDING, format_distance  # here: only --rule needs it
 

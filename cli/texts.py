@@ -56,8 +56,8 @@ class Texts(Group):
     def encode(self, pair, seed):
         """Encode the texts for a Pair to a list of Prompts; prompt n has the seed `seed + n - 1`.
 
-        A prompt of a file that is too long is left out, and named on stderr. Raises InputError if
-        another prompt is too long, if no prompt is left, or if one cannot be encoded.
+        A prompt of a file that is too long is left out (n counts it) and named on stderr. Raises
+        InputError if another is too long, none is left, or texts or ids cannot be encoded.
         """
         if self.prompt_ids:
             tokens = Limits(0, pair.encoder.n_vocab - 1, whole=True)
@@ -70,7 +70,7 @@ class Texts(Group):
 
         max_tokens = pair.target.config.n_ctx - 1
         fitting, _ = select_fitting(self.prompts, self.by_place, pair.encoder.encode, max_tokens)
-        texts = list(self.by_place.values())
+        texts = list(self.by_place.values())  # prompt n, from 1, is texts[n - 1]
         return [Prompt.from_ids(ids, pair, seed, texts[n - 1], n) for n, ids in fitting]
 
 

@@ -48,13 +48,15 @@ class Trace:
 
     def line(self, this_round):
         """The line (str) of a Round: its number, how many of the examined drafted tokens were
-        accepted, the text of its tokens with marks, and the rejected tokens.
+        accepted, the text of its tokens with marks, and the rejected tokens. Advances the
+        decoder of the text: call it once a round.
         """
         counts = f"{this_round.accepted}/{this_round.examined}"
         line = f"{self.n_rounds:>5}  {counts:>8}  "
         for token, source in zip(this_round.tokens, this_round.sources):
-            line += self.marked(printable(self.decode([token])), source)
+            text = self.decode([token])  # with a character that an earlier token has begun
+            line += self.marked(printable(text), source)
         for token in this_round.draft[this_round.accepted : this_round.examined]:
-            rejected = printable(self.encoder.decode([token]))
+            rejected = printable(self.encoder.decode([token]))  # alone: it is not in the text
             line += self.paint(f'  not "{rejected}"', ASIDE)
         return line

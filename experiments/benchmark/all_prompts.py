@@ -34,7 +34,7 @@ def measure_all_prompts(settings, models, target, lines):
             tasks.append(PromptTask(target, temperature, number, tuple(ids)))
     measured = {}  # {PromptTask: [the Measurement of each variant as a dict]}
     # a line holds a task as a JSON list; `lines` may hold tasks of other targets, too
-    for (name, temperature, number, ids), measurements in lines.done:
+    for (name, temperature, number, ids), measurements in lines.lines_in_order:
         measured[PromptTask(name, temperature, number, tuple(ids))] = measurements
     missing = [task for task in tasks if task not in measured]
     measured |= measure_tasks(settings, models, missing, lines)

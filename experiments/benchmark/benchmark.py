@@ -264,7 +264,7 @@ def open_lines(settings, output):
         fingerprints[target] = settings.model_spec(target).fingerprints()
     header = settings.portable_dict() | {"fingerprints": fingerprints}
     with ResumableLines(output.out, header) as lines:
-        n_before = len(lines.done)
+        n_before = len(lines.lines_in_order)
         if n_before and not output.resume:
             raise InputError(
                 f"{lines.partial}: is left from a run that was interrupted; "
@@ -274,8 +274,8 @@ def open_lines(settings, output):
             yield lines
         finally:
             # a block that was not interrupted has deleted the file
-            if lines.partial.exists() and len(lines.done) > n_before:
-                kept = f"kept {len(lines.done)} measured prompts in {lines.partial}"
+            if lines.partial.exists() and len(lines.lines_in_order) > n_before:
+                kept = f"kept {len(lines.lines_in_order)} measured prompts in {lines.partial}"
                 print(f"{kept}; --resume goes on", file=sys.stderr)
 
 

@@ -122,7 +122,7 @@ def test_a_line_that_could_not_be_written_is_not_done(path):
     with pytest.raises(TypeError), ResumableLines(path, HEADER) as lines:
         lines.append(1)
         lines.append({2})  # no JSON
-    assert lines.done == [1]
+    assert lines.lines_in_order == [1]
 
 
 @contextmanager
@@ -146,13 +146,13 @@ def test_a_full_disk_is_told_of_with_the_files_name(path, partial):
     ):
         lines.append(1)
         lines.append("x" * 1000)
-    assert full.value.filename == str(partial) and lines.done == [1]
+    assert full.value.filename == str(partial) and lines.lines_in_order == [1]
     with ResumableLines(path, HEADER) as lines:
-        assert lines.done == [1]
+        assert lines.lines_in_order == [1]
         lines.append("x" * 1000)
         with pytest.raises(OSError, match=path.name) as full, limit(20):
             lines.finish()
-        assert full.value.filename == str(path) and lines.done == [1, "x" * 1000]
+        assert full.value.filename == str(path) and lines.lines_in_order == [1, "x" * 1000]
     assert [*path.parent.iterdir()] == [partial]
 
 
