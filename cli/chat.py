@@ -246,7 +246,8 @@ class Console:
         try:
             sizes = shlex.split(argument)
         except ValueError:
-            raise InputError(f"reload {argument!r}: expected a second quotation mark") from None
+            expected = "a second quotation mark, or a character after the backslash"
+            raise InputError(f"reload {argument!r}: expected {expected}") from None
         if len(sizes) > 2:
             raise InputError(f"reload {argument!r}: expected a target, and a draft at most")
         names = "target_model_size", "draft_model_size"

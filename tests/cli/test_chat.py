@@ -143,6 +143,7 @@ def test_statistics_are_of_the_session(chat):
         ("/reload 17M 'other words'", ["different vocabularies"]),
         ("/reload huge", ["NaN or infinite"]),
         ("/reload '", ["reload", "quotation mark"]),
+        ("/reload 17M \\", ["reload '17M", "backslash"]),
         ("/reload 17M ngram 7M", ["reload '17M ngram 7M'", "target", "draft"]),
         ("/help x", ["help 'x'", "nothing"]),
         ("/quit now", ["quit 'now'", "nothing"]),
