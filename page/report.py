@@ -156,7 +156,8 @@ def report_data(description, summary, notes, pair, plain_notes=None):
     """Everything that the page shows of a run, as a dict for JSON.
 
     description: the dict of describe_run: how the run was made
-    summary: the dict of decoding.metrics.summary: the result of each decoder, and the speedup
+    summary: the dict of decoding.metrics.summary: the result of the speculative decoder, that of
+        the autoregressive one or None, and the speedup
     notes: [page.rounds.Note] of the speculative run
     pair: the decoding.load.Pair that wrote the texts
     plain_notes: [page.rounds.Note] of the autoregressive run, or None if it was not watched
@@ -184,6 +185,7 @@ def report_data(description, summary, notes, pair, plain_notes=None):
         "coupled": description["settings"]["coupled"],
         "room": pair.target.config.n_ctx - len(ids),  # tokens that the context leaves
         "parameters": [sum(map(prod, model.config.shapes().values())) for model in pair.models],
+        # without a character that the first new token completes: it is in the text of that token
         "prompt": encoder.incremental_decoder()(ids),
         "rounds": rounds,
         "plain": plain,
@@ -214,8 +216,8 @@ def script():
 
 
 def policy() -> str:
-    """The content security policy of the page. It allows the page's own style and script, and
-    requests to the page's own server; nothing else.
+    """The content security policy of the page. It allows the page's own style and script, an icon
+    inside the page, and requests to the page's own server; nothing else.
     """
     return (
         f"default-src 'none'; style-src {hash_source(style())}; "
