@@ -25,7 +25,8 @@ SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.j
 def describe_run(settings: dict, ids: list[int], defaults: dict, kernels: dict) -> dict:
     """Return what the page shows of how a run was made: {"settings": {flag: value}, "command": the
     shell command of the same run, "kernels": [a line for each model]}. It holds no path of this
-    machine, because people pass pages on: models are named without their folders.
+    machine, because people pass pages on: models, and the file of a reader's own rule, are named
+    without their folders.
 
     settings: {flag: value}, "settings" in the run's JSON object
     ids: the token ids of the prompt
@@ -33,7 +34,7 @@ def describe_run(settings: dict, ids: list[int], defaults: dict, kernels: dict) 
     kernels: {model: {weight: kernel}}, how each weight is multiplied, in words
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
-    for name in ("target_model_size", "draft_model_size"):
+    for name in ("target_model_size", "draft_model_size", "rule"):
         shown[name] = name_of(shown[name])
     return {
         "settings": shown,
