@@ -301,19 +301,20 @@ def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
     "tokens_per_target_pass"; "same_texts", how many of its texts our plain decoding writes too.
 
     turns, our_turns: those of the decoder, and of our plain decoding
-    n_tokens: how many tokens each text must have; if one has not, the two speeds are None
+    n_tokens: how many tokens each text must have; if one has not, the first three columns are None
     """
     texts = turns[0].texts  # greedy, so the same in every turn
     n_in_all = n_tokens * len(texts)
-    speed = against_ours = None
+    speed = against_ours = tokens_per_pass = None
     if all(len(ids) == n_tokens for ids in texts):
         speed = median_and_range([n_in_all / turn.seconds for turn in turns])
         ratios = [ours.seconds / turn.seconds for ours, turn in zip(our_turns, turns)]
         against_ours = median_and_range(ratios)
+        tokens_per_pass = n_in_all / turns[0].n_passes
     return {
         "tokens_per_second": speed,
         "against_ours": against_ours,
-        "tokens_per_target_pass": n_in_all / turns[0].n_passes,
+        "tokens_per_target_pass": tokens_per_pass,
         "same_texts": sum(text == ours for text, ours in zip(texts, our_turns[0].texts)),
     }
 
