@@ -156,8 +156,7 @@ class SamplesSettings(PathSettings):
 
 def learn_tokenizer(settings: PathSettings):
     """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens, from the corpus's
-    *_train.txt, and write it into the folder of every size. Raises InputError if there is no such
-    file, or one cannot be read as UTF-8.
+    *_train.txt, and write it into the folder of every size.
     """
     documents = texts.read_documents(settings.corpus, "train")
     for size in SIZES:  # the same documents give the same vocabulary every time
@@ -167,7 +166,7 @@ def learn_tokenizer(settings: PathSettings):
 def train_target(settings: TargetSettings):
     """Train a target and write it to its folder. It begins with a model (--start), with a model
     that grows to twice its width (--layers), or with random weights; then its folder must hold a
-    vocabulary. Raises InputError if a file is missing.
+    vocabulary.
     """
     size = settings.target_model_size
     if settings.start:
