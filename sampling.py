@@ -364,7 +364,7 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
         candidates = p[p >= (1 - top_p) / len(p)]
     ranked = np.sort(candidates)[::-1]
     k = min(1 + ranked.cumsum().searchsorted(top_p), len(ranked))
-    keep_best(p, scores=p, k=k, threshold=ranked[k - 1])
+    keep_best(p, p, k, ranked[k - 1])
     p /= p.sum()
 
 
