@@ -113,7 +113,7 @@ def causal_mask(n, xp, dtype):  # -> [n, n]
 
 
 def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
-    # [n_head, n_total, d_head] -> [n_head, n_new, d_head]
+    # [n_head, n_total, d_head] -> [n_head, n_new, d_head]; the new positions are the last
     n_new, d_head = q.shape[1:]
     scores = (q * (1 / math.sqrt(d_head))) @ k  # [n_head, n_new, n_total]
     if n_new > 1:  # a position attends to the past, and to the new ones up to itself
@@ -122,7 +122,7 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
 
 
 def attention(x, c_attn, c_proj, n_head, layer, texts, backend):  # [n_new, n_embd] -> the same
-    # texts: [(KVCache, slice)], the cache of each text, and which rows of x are its positions
+    # texts: [(KVCache, slice)], the cache of each text, to be extended, and the text's rows of x
     n_new, n_embd = x.shape
     d_head = n_embd // n_head
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]

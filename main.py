@@ -104,9 +104,8 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 
 def dispatch(arguments):
-    """Run the command that the first word (of a list of str) names; generate if that is a flag.
-
-    Raises InputError for an unknown command, and what the command raises.
+    """Run the command that the words (a list of str) begin with, or `generate` if they begin with a
+    flag or are empty. Raises InputError for an unknown command, and what the command raises.
     """
     if arguments == ["--version"]:
         print(VERSION)

@@ -69,7 +69,7 @@ def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
         kernel = parse_kernel(kernels)
     except ValueError as error:
         raise InputError(str(error)) from None
-    one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for
+    one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for; "auto" is None
     run_on_threads = on_one_thread if one_thread else on_all_threads
     return Backend(
         name="numpy",
@@ -182,7 +182,7 @@ def stored_weights(folder, config):
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """Build a Model with random weights. Raises InputError if memory does not suffice."""
+    """Build a Model of normal weights, `scale` wide. Raises InputError if memory is too small."""
     require_memory([config], backend, dtype=dtype)
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 
@@ -197,9 +197,9 @@ def load_model(folder: Path, backend: Backend) -> Model:
 def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
     """Load ([Model], encoder) for a list of sizes or folders (str): a target, then its drafts.
 
-    weights: "checkpoint", or "random" for models of the same shapes, whose texts mean nothing.
-    Raises InputError before any weight is read, also if vocabularies differ: token 17 must mean the
-    same to all of them.
+    backend: a Backend. weights: "checkpoint", or "random" for the same shapes with texts that mean
+    nothing. download: fetch missing models. Raises InputError before any weight is read, also if
+    vocabularies differ: token 17 must mean the same to all of them.
     """
     if isinstance(sizes, str):
         raise InputError(f"sizes {sizes!r}: expected a list, such as [{sizes!r}]")
@@ -221,7 +221,7 @@ def find_sources(sizes, models_dir, weights, download):
 
 
 def stored_sources(sizes, models_dir, download):
-    """Find ([Config], [read(name) -> array], encoder) of model folders. Raises InputError."""
+    """What find_sources returns and raises, for model folders. download: fetch missing ones."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
@@ -237,7 +237,7 @@ def stored_sources(sizes, models_dir, download):
 
 
 def random_sources(sizes, models_dir, download):
-    """Make ([Config], [read(name) -> array], encoder) of random weights. Raises InputError."""
+    """What find_sources returns and raises, for random weights. download is not used."""
     configs = [config_of(size, models_dir) for size in sizes]
     for size, config in zip(sizes, configs):
         if config.n_vocab != configs[0].n_vocab:
@@ -250,7 +250,7 @@ def random_sources(sizes, models_dir, download):
 
 
 def config_of(size, models_dir):
-    """The Config of a size, or of a folder with a config.json. Raises InputError without either."""
+    """The Config of a size or of a folder, for random weights. Raises InputError for any other."""
     if size in SIZES:
         return SIZES[size]
     folder = locate(size, models_dir)

@@ -65,10 +65,9 @@ class AutoK:
         return self.K
 
     def learn(self, last_round):
-        """Update the sums whose ratios are a and h with a Round.
-
-        Older observations lose weight. For a, each examined draft is an observation, so the weight
-        falls by DECAY for each; for h, each round with K > 0 is an observation.
+        """Add a Round to the sums whose ratios are a, the acceptance rate, and h, the share of
+        rounds with a draft. Older observations lose weight. For a, each examined draft is an
+        observation, so the weight falls by DECAY for each; for h, each round with K > 0 is one.
         """
         weight = DECAY**last_round.examined
         self.accepted = weight * self.accepted + last_round.accepted

@@ -136,7 +136,7 @@ def decode_together(task, runs):
             future.add_done_callback(inbox.put)
         waiting, n_running = [], len(futures)
         while n_running:
-            if len(waiting) == n_running:  # nobody computes: the next pass
+            if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
                 waiting = serve_one_model(waiting, runs[0].pair.target)
             message = inbox.get()
             if isinstance(message, Request):

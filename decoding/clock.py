@@ -29,12 +29,12 @@ class Stopwatch:
         self.spent = {"draft": 0.0, "target": 0.0}  # seconds of this round so far
 
     def timed_target(self, model):
-        """Return a stand-in for a Model in a loop; the seconds of its `read` add to spent."""
+        """Return a stand-in for a Model, whose `read` adds its seconds to spent["target"]."""
         read = self.with_timer("target", model.read)
         return SimpleNamespace(config=model.config, new_cache=model.new_cache, read=read)
 
     def timed_drafter(self, drafter):
-        """Return a stand-in for a drafter; the seconds of its `propose` add to spent."""
+        """Return a stand-in for a drafter, whose `propose` adds its seconds to spent["draft"]."""
         propose = self.with_timer("draft", drafter.propose)
         return SimpleNamespace(n_vocab=drafter.n_vocab, prefill=drafter.prefill, propose=propose)
 

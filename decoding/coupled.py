@@ -25,7 +25,9 @@ def gumbel_noise(seed, position, n_vocab):  # -> [n_vocab]
 
 
 def noisy_log_probs(p, seed, position):  # [n_vocab] -> [n_vocab]
-    """log p plus the noise of a position; minus infinity for a token of probability 0."""
+    """log p plus the Gumbel noise of a position, so that the argmax is a sample from p; minus
+    infinity for a token of probability 0.
+    """
     with np.errstate(divide="ignore"):
         return np.log(p) + gumbel_noise(seed, position, len(p))
 

@@ -27,7 +27,7 @@ class Draft:
 
     def max_draft_length(self, target):
         """The largest number of tokens that a round with this target (a Model) can draft."""
-        # the last drafted token is never read by the draft
+        # after a prompt of one token; the last drafted token is never read by the draft
         return min(target.config.n_ctx - 1, self.n_ctx, self.max_draft_tokens)
 
     def map_models(self, function):
@@ -83,6 +83,6 @@ class HeadDrafter(NeuralDrafter):
             super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Draft as NeuralDrafter.propose does, but at most as many tokens as the head can."""
+        """As NeuralDrafter.propose, from the target's hidden states; at most n_places tokens."""
         self.cache.update_from_target(self.target_cache.hidden, len(ids))
         return super().propose(ids, min(k, self.model.config.n_places))

@@ -59,7 +59,7 @@ class EagleCache(KVCache):
     def advance(self, hidden):  # [n_new, n_hidden]
         """Mark the new positions as read, with these guesses at the hidden states after them."""
         start, self.length = self.length, self.length + hidden.shape[0]
-        self.hidden[start + 1 : self.length + 1] = hidden
+        self.hidden[start + 1 : self.length + 1] = hidden  # row i is the state before position i
 
     def update_from_target(self, hidden, n_text):
         """Copy the target's hidden states over EAGLE's guesses. Sets `length` back, so that what
@@ -69,7 +69,7 @@ class EagleCache(KVCache):
         n_text: the number of tokens of the text; the target has read all of them except the last
         """
         without_guesses = self.n_text  # no guess went into the positions before this one
-        read_by_target = n_text - 1
+        read_by_target = n_text - 1  # a rejected draft may have gone further
         self.length = start = min(self.length, without_guesses, read_by_target)
         first = max(start, 1)  # row 0 stays 0: no state comes before position 0
         # here row i is the state before position i: the target's state at position i - 1
@@ -90,7 +90,8 @@ class Eagle(Model):
         """Join the hidden state before each token with the token's embedding; project to n_embd."""
         hidden = cache.hidden[cache.length : cache.length + len(new)]  # [n_new, n_hidden]
         hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)
-        x = self.backend.xp.concatenate([hidden, super().embed(new, cache)], axis=1)
+        tokens = super().embed(new, cache)  # the target's embeddings, [n_new, n_hidden]
+        x = self.backend.xp.concatenate([hidden, tokens], axis=1)
         return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]
 
     def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_hidden]

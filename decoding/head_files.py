@@ -55,11 +55,12 @@ def infer_config(name, target, shapes, metadata):
     """The EagleConfig or MedusaConfig of a head, from what its file holds.
 
     name: "eagle" or "medusa"; target: the target's Config; shapes: {name: shape} of the tensors;
-    metadata: {str: str}. Raises KeyError, TypeError or ValueError if no head has such shapes or
-    metadata.
+    metadata: {str: str}. Raises KeyError, TypeError or ValueError if no EAGLE head has such ones.
+    The caller still has to compare `shapes` with those of the config.
     """
     if name == "medusa":
-        n_places = max(1, len(shapes) // 4)  # a head has two matrices and two biases
+        # a head has two matrices and two biases; with fewer, the caller finds out what is missing
+        n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
     (width,) = shapes["fc.bias"]  # ValueError unless it has one axis
     n_head = int(metadata.get("n_head", 1))

@@ -129,7 +129,7 @@ class ModelSpec:
         if self.weights == RANDOM:
             return {size: repr(utils.config_of(size, self.models_dir)) for size in self.sizes}
         folders = {size: find_folder(size, self.models_dir) for size in self.sizes}
-        files = {  # {size or head: set of paths, some of which may not exist}
+        files = {  # {size or head: set of paths}: weights, and PARTS under all their names
             size: {*folder.glob("model*"), *(folder / name for name in chain(*PARTS))}
             for size, folder in folders.items()
         }

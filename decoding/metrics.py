@@ -46,7 +46,7 @@ class Tally:
             "tokens_per_target_pass": len(self.ids) / self.n_rounds,
         }
         if self.overlap is not None:
-            figures["usual_acceptance_rate"] = rate(self.overlap)
+            figures["usual_acceptance_rate"] = rate(self.overlap)  # of the token rule
         return figures
 
 
@@ -71,10 +71,7 @@ def summary(config, pair, prompt, results):
         compared["speedup"] = speculative["tokens_per_second"] / plain["tokens_per_second"]
         compared["identical"] = texts[0] == texts[1]
         if (config.to_probs.greedy or config.coupled) and not compared["identical"]:
-            from decoding.text_difference import (  # here: rare
-                explain_difference,
-                shared_noise_scores,
-            )
+            from decoding.text_difference import explain_difference, shared_noise_scores  # rare
 
             noisy = partial(shared_noise_scores, config.to_probs, prompt.seed)
             score = noisy if config.coupled else None

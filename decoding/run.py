@@ -89,7 +89,7 @@ class Run:
         )  # fmt: skip
 
     def timed_rounds(self, rng=None):
-        """The iterator over (Round, its clock.Seconds), prefill first. rng: an Rng, or a new one"""
+        """Yield (Round, its clock.Seconds), the prefill first. rng: an Rng, or a new one if None"""
         stopwatch = Stopwatch()
         return stopwatch.timed_rounds(self.rounds(rng, stopwatch))
 
@@ -129,8 +129,8 @@ class Run:
 
 
 def with_median_times(result, run, budget=0.7):
-    """Decode twice more. Return `result`, a dict of run.finish, with the times of the median of the
-    three; or `result` itself if two runs would take `budget` seconds or more, or K is a function.
+    """Decode twice more. Return `result`, a dict of run.finish, with the median of the three times
+    and "timed_runs": 3; `result` itself if that would take `budget` seconds, or K is a function.
     """
     seconds = result["seconds"] + result["prefill_seconds"]
     if 2 * seconds >= budget or callable(run.K):  # a K that learns would write another text

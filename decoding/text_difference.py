@@ -28,8 +28,8 @@ def explain_difference(target, ids, first, second, score=None):
     Returns {"position": index of the first difference, "gap": between the two best scores,
     "float_error": of these scores, "verdict": "tie" or "bug"}. The scores are computed twice: in
     one pass over the whole text, and as in plain decoding, one row at a time after the prompt. The
-    float error is the largest difference. A gap of up to twice this error is a tie, which rounding
-    may break either way; a larger gap is a bug.
+    float error is the largest difference, at least one rounding of the largest score. A gap of up
+    to twice this error is a tie, which rounding may break either way; a larger gap is a bug.
     """
     position = first_difference(first, second)
     text = ids + first[:position]

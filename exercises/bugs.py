@@ -25,9 +25,9 @@ BUGS = [
 
 
 def describe_symptom(name):
-    """Describe in one line (str) what a mistake does to the texts of the toy pair, two models whose
-    texts can all be enumerated: the total variation distance of these texts from the target's, and
-    the shortest text whose next token is wrong.
+    """Describe in one line (str) what a mistake, a key of MISTAKES, does to the texts of the toy
+    pair, two models whose texts can all be enumerated: the total variation distance of these texts
+    from the target's, and the shortest text whose next token is wrong.
     """
     texts, right = toy_distributions(MISTAKES[name].case, MISTAKES[name])
     return f"distance {total_variation(texts, right):.4f}; {describe_first_error(texts, right)}"
@@ -52,8 +52,8 @@ def without_docstring(source):
 
 
 def judge_line(name, line):
-    """Reply (a str) to the guess that the mistake is in this line, counted from 1: yes, with the
-    wrong and the right line, or no.
+    """Reply (a str) to the guess that the mistake is in this line of print_bug, counted from 1:
+    yes, with the wrong and the right line, or no. name: of the mistake, a key of MISTAKES
     """
     for number, (right, wrong) in enumerate(zip(*source_lines(name)), 1):
         if right != wrong and number == line:
@@ -94,7 +94,8 @@ def main():
         print_bug(arguments.number)
     else:
         name = BUGS[arguments.number - 1]
-        n_lines = len(source_lines(name)[0])
+        _, wrong = source_lines(name)
+        n_lines = len(wrong)
         if not 1 <= arguments.line <= n_lines:
             parser.error(f"line {arguments.line}: expected 1 to {n_lines}")
         print(judge_line(name, arguments.line))

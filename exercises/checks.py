@@ -179,8 +179,9 @@ class ModelArgument:
 
     def forward(self, new_ids, cache):
         """Read new ids after those of the cache, and append them to cache.ids. Returns
-        [len(new_ids), n_vocab], the distribution after each new id. Raises WrongAnswer if new_ids
-        is empty or no list of whole numbers, and for a cache that this model has not filled.
+        [len(new_ids), n_vocab], the distribution after each new id. Records the call in n_fed and
+        n_passes. Raises WrongAnswer if new_ids is empty or no list of whole numbers, and for a
+        cache that this model has not filled.
         """
         new_ids = to_whole_numbers(new_ids, "a list of ids", "a model is fed")
         require(new_ids, "a model is fed no ids, expected at least one")
@@ -196,14 +197,14 @@ class ModelArgument:
         )
         cache.ids += new_ids
         ids_read[:] = cache.ids
-        if len(cache.ids) >= self.n_prompt:
+        if len(cache.ids) >= self.n_prompt:  # prefill is free: an answer may do it apart
             self.n_passes += 1
         lengths = range(n_known + 1, len(cache.ids) + 1)
         return np.array([self.model(cache.ids[:length]) for length in lengths])
 
     def ids_read_into(self, cache):
-        """The list of the ids that this model has read into a cache: empty for a new cache. The
-        caller may change the list in place.
+        """The list of the ids that this model has read into a cache: empty for a new cache. It is
+        the record itself, no copy: `forward` updates it in place.
         """
         for known_cache, ids in self.caches:
             if known_cache is cache:
@@ -236,7 +237,7 @@ def check_acceptance_1(answer):
 
 def check_residual_3(answer):
     """Raise WrongAnswer unless residual_3 is right: also for p = q, and for p nearly q."""
-    require_result(answer, [1, 0, 0], P, Q)
+    require_result(answer, [1, 0, 0], P, Q)  # only token 0 has p > q
     require_result(answer, [0.75, 0.25, 0], np.array([0.5, 0.4, 0.1]), np.array([0.2, 0.3, 0.5]))
     require_result(answer, P, P, P)
     for p, q in RANDOM_PAIRS:
@@ -303,12 +304,12 @@ def check_catch_up(answer, text, ids_in_cache, n_last, n_new, case):
 
     def row_after(ids):
         """A row that shows which ids were read."""
-        return ids + [0] * (10 - len(ids))
+        return ids + [0] * (10 - len(ids))  # rows of one length, above that of any text here
 
     model, cache, ids = ModelArgument(row_after), SimpleNamespace(ids=[]), list(text)
     if ids_in_cache:
         model.forward(ids_in_cache, cache)
-    n_fed = model.n_fed = []
+    n_fed = model.n_fed = []  # forget the call that filled the cache
     rows = answer(ids, cache, n_last, model.forward)
     require_same(ids, text, f"{case}: the ids afterwards")
     require_same(cache.ids, text, f"{case}: in the cache in the end")
@@ -342,8 +343,8 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
 
     answer: a function (p, q, sample, accept) -> (token, whether it is a draft)
     p, q: [n_vocab], distributions of the target and of the draft model
-    Raises WrongAnswer if the answer samples more than n_drafts tokens from q, or if it calls a
-    token a draft that was not sampled from q.
+    Raises WrongAnswer if the answer never samples, if it calls a token a draft that was not sampled
+    from q, or, for p and q with which drafts can be counted, if it samples more than n_drafts.
     """
     # Something else may be sampled from the numbers in q, too: a replacement, if q is p or the
     # residual, or a coin, if q has two numbers. Then drafts cannot be counted.
@@ -382,7 +383,8 @@ def check_single_token(answer, p, q, min_kept, reason, n_drafts=1):
     draft, sampled from q, with probability min_kept or more. p, q: [n_vocab]
 
     answer: a function (p, q, sample, accept) -> (token, whether it is a draft)
-    reason: what min_kept is, in words. n_drafts: how many tokens may be sampled from q
+    reason: why min_kept, in words that follow "0.7000 of the drafts are kept, 0.8000 " in a message
+    n_drafts: how many tokens may be sampled from q
     """
     case = f"p = {format_probs(p)}, q = {format_probs(q)}"
     try:
@@ -401,7 +403,7 @@ def check_one_token_6(answer):
     """
     for p, q in PAIRS:
         overlap = np.minimum(p, q).sum()
-        check_single_token(answer, p, q, overlap, "can be, the sum of min(p, q)")
+        check_single_token(answer, p, q, overlap, reason="can be, the sum of min(p, q)")
     overlap = np.minimum(P, Q).sum()
     example = f"for p = {format_probs(P)}, q = {format_probs(Q)}"
     return f"{example} it keeps {overlap:.2f} of the drafts, and no rule more"
@@ -415,7 +417,7 @@ def check_two_drafts_10(answer):
         first = np.minimum(p, q).sum()
         second = np.minimum(residual(p, q), q).sum() if first < 1 else 0.0
         kept = first + (1 - first) * second
-        check_single_token(answer, p, q, kept, "are by two tries in turn", n_drafts=2)
+        check_single_token(answer, p, q, kept, reason="are by two tries in turn", n_drafts=2)
 
 
 # ---------------------------------------------------------------- one round
@@ -426,6 +428,7 @@ def rounds_to_check():
     are functions of a text -> [n_vocab].
     """
     bonus = np.array([0.2, 0.3, 0.5])
+    # the rows of a ModelByLength: after no drafted token, after one, and so on
     yield ModelByLength(P, bonus), ModelByLength(Q), 1
     yield ModelByLength(P, bonus), ModelByLength(P), 1
     yield ModelByLength(P), ModelByLength(), 0
@@ -443,7 +446,9 @@ def rounds_to_check():
 
 
 def describe_round(target, draft_model, K):
-    """Describe a round of rounds_to_check (str): K, and for ModelsByLength the rows of p and q."""
+    """Describe a round in words (str), for a message: K, and the rows of p and q if they depend on
+    the length of the text only. target, draft_model: functions of a text -> [n_vocab]
+    """
     case = f"K = {K}" if K else "an empty draft"
     if K and isinstance(target, ModelByLength):
         for name, model in (("p", target), ("q", draft_model)):
@@ -583,7 +588,7 @@ def check_speculative_9(answer):
 def check_cached_14(answer):
     """Raise WrongAnswer unless cached_14 is exact, with as few passes and tokens as needed."""
     check_loop(answer, with_cache=True)
-    always_wrong = lambda ids: counting_model([*ids, 0])
+    always_wrong = lambda ids: counting_model([*ids, 0])  # the right token of the next place
     for drafts, model in (("right", counting_model), ("wrong", always_wrong)):
         check_n_read(answer, model, f"every draft {drafts}")
 
@@ -595,16 +600,16 @@ def check_n_read(answer, model, drafts):
     drafts: how good the drafts are, in words for the message
     """
     ids, n_tokens, K = [0, 1, 2, 0], 7, 2
-    target, draft_model = ModelArgument(counting_model, len(ids)), ModelArgument(model)
+    target, draft_model = ModelArgument(counting_model, n_prompt=len(ids)), ModelArgument(model)
     # nothing is left to chance: the distributions are one-hot, and ratios 0 or 1
     sample, accept = lambda p: int(p.argmax()), lambda ratio: ratio >= 1
     answer(target.forward, draft_model.forward, ids, n_tokens, K, sample, accept, None)
-    later_rounds = (target.n_passes - 1) * (K + 1)
+    n_rounds = target.n_passes  # one pass each; prefill does not count
     for role, argument, first_round in (
         ("target", target, len(ids) + K),
         ("draft model", draft_model, len(ids) + K - 1),  # it does not read its last draft
     ):
-        max_read = first_round + later_rounds
+        max_read = first_round + (n_rounds - 1) * (K + 1)
         require(
             sum(argument.n_fed) <= max_read,
             f"{n_tokens} tokens with K = {K}, {drafts}: the {role} reads "
@@ -665,7 +670,8 @@ def check_siblings_12(answer):
         (random_model(3, 5), random_model(4, 5)),
     ):
         texts = enumerate_siblings(answer, target, draft_model)
-        require_same_texts(texts, lambda text: target([0, *text]), 3, "a round and what follows")
+        after_prompt, case = lambda text: target([0, *text]), "a round and what follows"
+        require_same_texts(texts, after_prompt, n_tokens=3, case=case)  # the longest round has 3
         n_tokens = sum(probability * len(text) for text, probability in texts.items())
         expected = expected_tree_tokens(target, draft_model)
         require_close(n_tokens, expected, "the mean number of tokens")
@@ -682,7 +688,8 @@ def propose_checked(drafter, ids, k, case):
     message
     """
     n_vocab, text = drafter.n_vocab, list(ids)
-    with_limits(drafter.prefill, must_return=False)(text[:-1], None)  # no target, and so no cache
+    # as in the loop, without the last token; the cache is None, because there is no target
+    with_limits(drafter.prefill, must_return=False)(text[:-1], None)
     result = with_limits(drafter.propose)(text, k)
     require_same(text, ids, f"{case}: the ids afterwards")
     form = "expected a list of tokens and an array"
@@ -770,7 +777,7 @@ def check_drafter_13(answer):
                     f"{case}: it drafts {list(draft)} with probability {probability:.4g}, and q "
                     f"says {stated:.4g}; expected the same",
                 )
-            if k == 1:
+            if k == 1:  # one k is enough
                 # prefill begins a new text, so an earlier text must not matter
                 text_before = [2, 1, 0, 2, 0, 1, 2]
                 later_outcomes = enumerate_drafts(answer, n_vocab, [text_before, ids], k, case)

@@ -16,8 +16,9 @@ STANDS_IN = "the answer below its task stands in"
 
 def print_guess(guess, name, expected_guess, p, q):
     """Print the distribution of a reader's guess beside p, and how often the guess keeps the draft.
-    If the task asks for something else, print the same figures of expected_guess. If the guess
-    raises an error, print the error in one line instead.
+    If these figures are not those of expected_guess, print the latter, too. If the guess is still
+    to be written, say so, and print those of expected_guess; for another error, print only the
+    error, in one line.
 
     guess, expected_guess: functions (p, q, sample, accept) -> (token, is_draft)
     name: the name of the guess, as printed. p, q: [n_vocab], of the target and the draft model
@@ -56,7 +57,8 @@ def print_outcome(label, p, kept, replaced):
 
 def check_answer(answer):
     """Check the answer to an exercise, a function, and print one line about it. Returns the answer
-    if it is right, otherwise the solution of the same name, so that the notebook goes on.
+    if it is right, or named as no exercise; otherwise the solution of the same name, so that the
+    notebook goes on.
     """
     name = find_name(answer, CHECKS)
     if name is None:

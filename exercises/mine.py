@@ -74,7 +74,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
     of the token after ids[: i + 1]. Draft at most K tokens a round, and call the target once a
-    round. The text has the target's distribution.
+    round. sample(p) -> token, accept(r) -> bool. The text has the target's distribution.
     """
     raise NotImplementedError
 
@@ -104,12 +104,13 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
     target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
     row for each new id, as `forward` in catch_up_8. An empty cache is
-    types.SimpleNamespace(ids=[]). You may call your speculative_9 and catch_up_8.
+    types.SimpleNamespace(ids=[]). The other arguments, and the list of new tokens to return, are
+    those of speculative_9. You may call your speculative_9 and catch_up_8.
     """
     raise NotImplementedError
 
 
-def two_drafts_10(p, q, sample, accept):
+def two_drafts_10(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
     """Sample two drafts for one place from q, independently. Return (token, whether it is one of
     the drafts).
 
@@ -132,7 +133,8 @@ def siblings_12(target, draft_model, ids, sample, accept):
 
 def block_11(draft, p, q, sample, accept):
     """Verify k drafted tokens as a block. Return (how many of them are accepted, the token that
-    follows). The arguments are those of verify_7.
+    follows). The arguments are those of verify_7: draft [k], p [k + 1, n_vocab], q [k, n_vocab],
+    sample(p) -> token, accept(r) -> bool.
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
     min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.

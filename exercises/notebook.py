@@ -99,8 +99,8 @@ class UncachedModel:
         return self.read(ids, self.model.new_cache(), len(ids))
 
     def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
-        """Read the last n_new of the ids, count them, and return the distribution after each.
-        cache: the model's own cache (from new_cache), which holds the ids before
+        """Read the last n_new of the ids, and return the distribution after each. Adds the call to
+        passes, and n_new to n_read. cache: of self.model (from new_cache), holds the ids before
         """
         self.passes += 1
         self.n_read += n_new
@@ -261,7 +261,7 @@ def run_race(K, predicted):
     """
     pair = load_pair()
     pairs = {"plain": Pair(pair.target, None, pair.encoder), "speculative": pair}
-    texts = new_texts(first=1, n_times=2)
+    texts = new_texts(first=1, n_times=2)  # two after each of the six openings
     # {name: [an array for each text: [n_rounds, 2], tokens and milliseconds of each round]}
     rounds = {name: [] for name in pairs}
     for n, (make_rng, ids) in enumerate(texts):

@@ -35,7 +35,7 @@ def residual_3(p, q):
     return lacking / lacking.sum()
 
 
-def one_token_6(p, q, sample, accept):
+def one_token_6(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
     """Sample a draft from q, and keep or replace it. Returns (token, whether it is the draft)."""
     x = sample(q)
     if accept(p[x] / q[x]):
@@ -64,8 +64,11 @@ def speedup_5(a, K, c, v):
 
 
 def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Decode speculatively, without a cache. Returns the new tokens, a list: n_tokens of them, or
-    fewer if the token `end` comes. target, draft_model: functions, ids -> [len(ids), n_vocab]
+    """Decode speculatively, without a cache, K drafts a round at most. Returns the new tokens, a
+    list: n_tokens of them, or fewer if the token `end` comes.
+
+    target, draft_model: functions, ids -> [len(ids), n_vocab]
+    sample, accept: functions, sample(p) -> token, accept(r) -> bool
     """
     text = []
     while len(text) < n_tokens:
@@ -97,10 +100,11 @@ def catch_up_8(ids, cache, n_last, forward):
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Decode as speculative_9, with a cache for each model. Returns the new tokens, a list.
+    """Decode as speculative_9, with a cache for each model. Returns the new tokens, a list:
+    n_tokens of them, or fewer if the token `end` comes.
 
     target, draft_model: functions, (new_ids, cache) -> [len(new_ids), n_vocab], which append
-    new_ids to cache.ids
+    new_ids to cache.ids. sample(p) -> token, accept(r) -> bool
     """
     target_cache, draft_cache = SimpleNamespace(ids=[]), SimpleNamespace(ids=[])
     text = []
@@ -124,8 +128,10 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return text
 
 
-def two_drafts_10(p, q, sample, accept):
-    """Try two drafts for one place in turn. Returns (token, whether it is one of the drafts)."""
+def two_drafts_10(p, q, sample, accept):  # sample and accept as in one_token_6
+    """Try two drafts for one place in turn; if both are rejected, sample a replacement. Returns
+    (token, whether it is one of the drafts). The token has the distribution p.
+    """
     for _ in range(2):
         x = sample(q)
         if accept(p[x] / q[x]):
@@ -158,9 +164,9 @@ def siblings_12(target, draft_model, ids, sample, accept):
     return [sample(p)]
 
 
-def block_11(draft, p, q, sample, accept):
+def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
     """Verify drafted tokens as a block. Returns (number accepted, token that follows). The
-    arguments are those of verify_7.
+    arguments are those of verify_7; sample(p) -> token, accept(r) -> bool
     """
     # P[t]: given the first t drafts, the probability that at least t are accepted
     P = [1.0]
@@ -171,6 +177,7 @@ def block_11(draft, p, q, sample, accept):
         q_next = q[t] if t < len(draft) else np.zeros_like(p[t])
         lacking = np.maximum(P[t] * p[t] - q_next, 0)
         S = lacking.sum()
+        # Sun et al. 2024; sampling.verify_block proves that this coin accepts t or more with P[t].
         if P[t] == 1 or accept(S / (S + 1 - P[t])):
             # With P[t] = 1 and p = q nothing is lacking, and only rounding can lead here.
             return t, sample(lacking / S if S > 0 else p[t])
@@ -191,7 +198,9 @@ class AfterTheSame:
         """Begin a text. There is nothing to do: `propose` gets the whole text."""
 
     def propose(self, ids, k):
-        """Draft up to k tokens after ids. Returns (draft, a list, and q, [len(draft), n_vocab])."""
+        """Draft up to k tokens after ids, each at random from those that followed the token before
+        it earlier in the text. Returns (draft, a list, and q, [len(draft), n_vocab]).
+        """
         draft, q = [], np.zeros((0, self.n_vocab))
         for _ in range(k):
             text = ids + draft

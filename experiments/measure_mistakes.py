@@ -109,8 +109,14 @@ def tokens_per_toy_round(mistake):
 
 
 def measure_mistake(name, mistake, pair):
-    """Measure how wrong a Mistake is. Returns a dict: its distance from the target's distribution,
-    how often it ends in an error, its tokens per round, where a text goes wrong.
+    """Measure how wrong a Mistake is. Returns a dict:
+
+        name, seen_in, caught_by: str, as in MISTAKES
+        total_variation: the distance of the toy's texts from the target's distribution; None if
+            all end in an error
+        errors: the probability that a text of the toy ends in an error
+        tokens_per_round: as from tokens_per_toy_round
+        first_difference: as from find_first_wrong_token
 
     name: a key of MISTAKES; pair: the Pair that writes the texts
     """
@@ -157,7 +163,8 @@ def mistakes(*names, settings: MuseumSettings, output: Json):
     first, which test catches it.
 
     Without names a table of all; with names those, and the lines of code they change. If only a
-    rule is changed, its tokens per round on the toy are shown too: a wrong rule can be faster.
+    rule is changed, its tokens per round on a toy pair of models are shown too: a wrong rule can be
+    faster.
     """
     chosen = {name: find_mistake(name) for name in names or MISTAKES}
     pair = settings.load_pair()

@@ -25,7 +25,8 @@ SCRIPTS = ("base.js", "race.js", "microscope.js", "rules.js", "pays.js", "live.j
 def describe_run(settings: dict, ids: list[int], defaults: dict, kernels: dict) -> dict:
     """Return what the page shows of how a run was made: {"settings": {flag: value}, "command": the
     shell command of the same run, "kernels": [a line for each model]}. It holds no path of this
-    machine, because people pass pages on: models are named without their folders.
+    machine, because people pass pages on: models, and the file of a reader's own rule, are named
+    without their folders.
 
     settings: {flag: value}, "settings" in the run's JSON object
     ids: the token ids of the prompt
@@ -33,7 +34,7 @@ def describe_run(settings: dict, ids: list[int], defaults: dict, kernels: dict) 
     kernels: {model: {weight: kernel}}, how each weight is multiplied, in words
     """
     shown = {name: settings[name] for name in settings if name not in ("models_dir", "report")}
-    for name in ("target_model_size", "draft_model_size"):
+    for name in ("target_model_size", "draft_model_size", "rule"):
         shown[name] = name_of(shown[name])
     return {
         "settings": shown,
@@ -156,7 +157,8 @@ def report_data(description, summary, notes, pair, plain_notes=None):
     """Everything that the page shows of a run, as a dict for JSON.
 
     description: the dict of describe_run: how the run was made
-    summary: the dict of decoding.metrics.summary: the result of each decoder, and the speedup
+    summary: the dict of decoding.metrics.summary: the result of the speculative decoder, that of
+        the autoregressive one or None, and the speedup
     notes: [page.rounds.Note] of the speculative run
     pair: the decoding.load.Pair that wrote the texts
     plain_notes: [page.rounds.Note] of the autoregressive run, or None if it was not watched
@@ -184,6 +186,7 @@ def report_data(description, summary, notes, pair, plain_notes=None):
         "coupled": description["settings"]["coupled"],
         "room": pair.target.config.n_ctx - len(ids),  # tokens that the context leaves
         "parameters": [sum(map(prod, model.config.shapes().values())) for model in pair.models],
+        # without a character that the first new token completes: it is in the text of that token
         "prompt": encoder.incremental_decoder()(ids),
         "rounds": rounds,
         "plain": plain,
@@ -214,8 +217,8 @@ def script():
 
 
 def policy() -> str:
-    """The content security policy of the page. It allows the page's own style and script, and
-    requests to the page's own server; nothing else.
+    """The content security policy of the page. It allows the page's own style and script, an icon
+    inside the page, and requests to the page's own server; nothing else.
     """
     return (
         f"default-src 'none'; style-src {hash_source(style())}; "

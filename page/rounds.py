@@ -44,8 +44,9 @@ def top_tokens(p, n=N_LIKELY):  # [n_vocab] -> [up to n]
 
 
 def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q)]
-    """A list of the likeliest tokens of p and of q, and of the given `tokens`. Each item is
-    (token id, p of the token, q of the token), likeliest by p first. If q is None, so is q of each.
+    """A list of the N_LIKELY likeliest tokens of p and of q each, and of the given `tokens`. An
+    item is (token id, p of the token, q of the token), likeliest by p first. If q is None, so is q
+    of each.
     """
     shown = {*top_tokens(p), *tokens}
     if q is not None:
@@ -56,9 +57,10 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
 
 
 def replacements(this_round, rng):
-    """The likeliest replacements of the token that a Round rejected, and the replacement that was
-    sampled: [(token, its probability in the residual)]. Returns None if no token was rejected, or
-    if the rule did not sample the round's last token.
+    """The N_LIKELY likeliest replacements of the token that a Round rejected: [(token, its
+    probability in the residual)], likeliest first. The replacement that was sampled is the last if
+    it is none of them. Returns None if no token was rejected, or if the rule did not sample the
+    round's last token.
 
     rng: the RecordingRng of the run, just after the round. It holds what the rule sampled last.
     """
@@ -139,6 +141,8 @@ class Notes:
         coins = []  # the block rule tosses for all drafts together
         if not self.in_blocks:
             coins = coins_of_drafts(p_drafted, q_drafted, tossed[first:], this_round.examined)
+        # if the coins are those of the drafts, the rule tossed one for each, in their order
+        numbers = [None if u is None else first + i for i, u in enumerate(coins)]
         return Note(
             round=replace(this_round, q=None, p=None),
             draft=draft,
@@ -146,7 +150,7 @@ class Notes:
             q=q_drafted,
             overlap=np.minimum(p[:n], q).sum(axis=-1).tolist(),
             coins=coins,
-            numbers=[None if u is None else first + i for i, u in enumerate(coins)],
+            numbers=numbers,
             support=support,
             likely=likely,
             residual=None if self.run.coupled else replacements(this_round, rng),

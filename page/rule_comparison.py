@@ -63,6 +63,7 @@ def all_rules():
     for name, decide in decisions.items():
         is_exact = decide in (verify, verify_match, verify_block)
         yield Rule(name, "right" if is_exact else "inexact", WHAT[name], decide)
+    # its `decide` is not called: rounds_with_rule lets the noise decide
     yield Rule("shared noise", "noise", WHAT["shared noise"], verify)
     for name, mistake in MISTAKES.items():
         decide = RULES[mistake.case.verification]
@@ -86,17 +87,19 @@ class RoundRng(Rng):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the random numbers of the round after `last_round`, a Round. Returns K, unchanged:
-        the loop calls this for the K of each round, and so at the beginning of each round.
+        """Begin the round after `last_round`, a Round: add its tokens to `place`, and seed the
+        generator anew by `place`. Returns K, unchanged: the loop calls this for the K of each
+        round, and so at the beginning of each round.
         """
         self.place += len(last_round.tokens)
+        # every rule gets the same numbers at the same place of the text
         super().__init__(stream(Purpose.ROUND, self.seed, self.place))
         return K
 
 
 def rounds_with_rule(rule, config, pair, prompt):
-    """Run the speculative loop under a Rule. Returns an iterator: None for the prefill, then each
-    Round.
+    """Run the speculative loop under a Rule. Returns an iterator over the Rounds; the first is the
+    prefill, without tokens. The caller applies the Rule's mistake.
 
     config: the GenerationConfig, of which the Rule replaces the accept/reject rule
     pair, prompt: the Pair of models, and the Prompt that they continue
@@ -175,12 +178,15 @@ def distribution_row(name):
 
 
 def compare_rules(config, pair, prompt, tell):
-    """Decode a Prompt under each Rule, and yield a dict of what the page shows of the Rule: the
-    keys of decode_with_rule (its text) and of distribution_row (its exactness), and
+    """Decode a Prompt under each Rule, otherwise as a GenerationConfig says, and yield a dict of
+    what the page shows of the Rule: its name, kind and what; the keys of decode_with_rule (its
+    text) and of distribution_row (its exactness); and
 
-    parts: the index of the first token that differs from the text of the token rule, or None
-    seen_in, cost, changes: where a mistake was found, its cost, and [(function, right, wrong)]
-    tell() is called after every round.
+    parts: where its text parts from that of the token rule: the index of the first token that
+        differs, or None
+    seen_in, cost, changes: of a mistake only: Mistake.seen_in and cost, both str, and the changed
+        pieces of source, [(function, right, wrong)]
+    tell() is called, without arguments, after every round.
     """
     first_text = None
     for rule in ALL_RULES.values():

@@ -232,6 +232,7 @@ def write_text(describe, pair, request, tell, mode):
     description = describe(prompt, mode=mode, **request.settings)
     compared = summary(config, pair, prompt, results)
     plain_notes = notes.get("autoregressive")
+    # every mode has the speculative decoder
     return report_data(description, compared, notes["speculative"], pair, plain_notes)
 
 
@@ -257,7 +258,8 @@ def measure_pair(describe, pair, request, tell):
 
 def cost_data(costs):
     """The medians {"c": drafting a token, "v": [the rest of a round of 0, 1, 2, ... drafts]}, in
-    rounds of the target alone. costs: for each K from 1 on, a list of measured (c, v)
+    rounds of the target alone. A v below that of a smaller K is noise, and is raised to it.
+    costs: for each K from 1 on, a list of measured (c, v)
     """
     median_v = [statistics.median(v for _, v in costs_of_K) for costs_of_K in costs]
     return {
@@ -286,7 +288,9 @@ ANSWERS = {
 
 
 def answers_of(describe, pair):
-    """{name: function(request, tell) -> dict}: the ANSWERS of page.server, computed by a Pair.
+    """The `answers` of a page.server.LiveServer, computed by a Pair: {a name of ANSWERS: function
+    (Request, tell) -> dict}. tell(**line) sends the page a line.
+
     describe: a function (prompt, **settings) -> dict that says how a run was made
     """
     return {name: partial(answer, describe, pair) for name, answer in ANSWERS.items()}

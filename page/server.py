@@ -101,7 +101,9 @@ class DeadlineReader(io.RawIOBase):
 
     def readinto(self, buffer):  # -> the number of bytes read
         seconds_left = self.deadline - time.monotonic()
-        self.connection.settimeout(max(seconds_left, 0.001))  # 0 would not wait at all
+        if seconds_left <= 0:  # also if bytes have arrived, and settimeout takes no number below 0
+            raise TimeoutError
+        self.connection.settimeout(seconds_left)
         return self.connection.recv_into(buffer)
 
 

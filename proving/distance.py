@@ -30,8 +30,9 @@ def toy_pair(n_free=4, draft_seed=2, n_vocab=3):
     draft_seed: the seed of the draft model's weights
     """
     config = gpt2.Config(n_vocab, len(TOY_PROMPT) + n_free, n_embd=4, n_head=2, n_layer=2)
-    arrays = get_backend(kernels="plain")
-    return [random_model(config, arrays, float, seed, scale=0.8) for seed in (1, draft_seed)]
+    backend = get_backend(kernels="plain")
+    # weights of the usual scale, 0.02, would make all distributions nearly uniform
+    return [random_model(config, backend, float, seed, scale=0.8) for seed in (1, draft_seed)]
 
 
 def row_function(model, to_probs):
@@ -49,7 +50,7 @@ def toy_functions(case, n_free, n_vocab=3):
     to the distribution of its next token, [n_vocab]. A text is a tuple of the tokens after
     TOY_PROMPT.
 
-    n_free: how many positions of the context are left after TOY_PROMPT
+    n_free: how many positions of the context are left after TOY_PROMPT, so the longest text
     """
 
     def next_token_function(model):
@@ -108,6 +109,7 @@ def toy_distributions(case, mistake=None, rule=None):
         """Decode one branch of the choices, which `rng` makes. Returns its text, a tuple, uncut, so
         that a wrong length counts too.
         """
+        # `cascade` needs a row of q more than there are drafted tokens
         drafter = adapt_drafter(sampling.NeuralDrafter(draft_model, to_probs, rng), rule)
         rounds = sampling.speculative(
             target, drafter, TOY_PROMPT, n_tokens, K, to_probs, rng, is_done=is_done, rule=rule
@@ -120,8 +122,8 @@ def toy_distributions(case, mistake=None, rule=None):
 
 def distance_and_errors(texts, target_texts):
     """Compare two distributions of texts. Returns (the total variation distance of the texts
-    without an error, the probability of an error). If every text ends in an error, the distance is
-    None.
+    without an error, rescaled to sum to 1, and the probability of an error). If every text ends in
+    an error, the distance is None.
 
     texts, target_texts: {text, a tuple of tokens: probability}, as from toy_distributions: a text
         that an error ended holds the error's name, a str

@@ -63,7 +63,9 @@ class EnumeratingRng:
         return self.choose(p)
 
     def accept(self, ratio):
-        """Toss a coin: True with probability min(1, ratio). Adds the choice to the trail."""
+        """Choose between True, of probability min(1, ratio), and False, as `choose` does. Adds the
+        choice to the trail, also if only one of the two is possible.
+        """
         p_true = min(ratio, 1)
         return self.choose([1 - p_true, p_true]) == 1
 

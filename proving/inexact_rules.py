@@ -12,7 +12,8 @@ from sampling import verify, verify_block
 # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
 def typical_acceptance(draft, p, q, rng, epsilon=0.09, delta=0.3):
     """Medusa's rule (Cai et al. 2024, arXiv 2401.10774): accept a drafted token if its probability
-    under the target is min(epsilon, delta * exp(-entropy of p)) or more. q is not used.
+    under the target is min(epsilon, delta * exp(-entropy of p)) or more. The token that follows is
+    sampled from p, also after a rejection. q is not used.
     """
     for i, token in enumerate(draft):
         # np.maximum makes 0 log 0 = 0
@@ -29,7 +30,7 @@ def cascade(draft, p, q, rng, alpha=0.35):
     target is q, elsewhere p.
 
     If q has k + 1 rows (see ExtraRowDrafter), the bonus token comes from the mixed target, too;
-    otherwise from p.
+    otherwise from p. Returns (number accepted, token that follows), as sampling.verify.
     """
     n = len(q)
     # `initial`, because q has no row if nothing is drafted

@@ -145,8 +145,9 @@ def describe_error(error):
 
 
 def describe_line(error, file):
-    """The last line of a file that an exception has passed through, as text: " in line 3: x = y".
-    It is " in line 3" if the file cannot be read, "" if no line of the file was passed through.
+    """The last line of a file that an exception has passed through, as text: " in line 3: x = y",
+    without a colon at its end. It is " in line 3" if the file cannot be read, "" if no line of the
+    file was passed through.
 
     error: the exception; file: a path, a str
     """
@@ -155,7 +156,8 @@ def describe_line(error, file):
     if not in_file:
         return ""
     line = in_file[-1]
-    return f" in line {line.lineno}: {line.line}".rstrip(": ")  # no colon if the text is missing
+    # no colon at the end: neither before a missing text, nor that of `for x in y:`
+    return f" in line {line.lineno}: {line.line}".rstrip(": ")
 
 
 def file_of(function):

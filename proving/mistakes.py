@@ -368,11 +368,12 @@ def get_mistake(name):
 
 def changed_rule(name):
     """The accept/reject rule that the mistake of that name changes, "token" or "block". None if it
-    changes neither rule. Raises InputError for an unknown name.
+    changes neither, but for example sampling.residual, which both call. Raises InputError for an
+    unknown name.
     """
     mistake = get_mistake(name)
     changed_rules = mistake.changes.keys() & {verify, verify_block}
-    return mistake.case.verification if changed_rules else None
+    return mistake.case.verification if changed_rules else None  # its case runs the changed rule
 
 
 def case_flags(name):

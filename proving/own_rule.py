@@ -128,17 +128,18 @@ class ReaderModule:
             return tuple(to_tokens(result, n_vocab, expected))
 
     def enumerate_rule(self, verification):
-        """Run the reader's rule on toy pairs through every random choice. Returns two entries of
-        the JSON object, a dict:
+        """Run the reader's rule on toy pairs through every random choice. Returns a dict, two
+        entries of the JSON object of --json:
 
             rule_distance: the total variation distance of its texts from the target's
-            rule_keeps: {"drafted": K_KEPT; the mean numbers of these tokens that are kept by this
-                rule, "kept"; by sampling.verify, "by_verify"; by an exact rule at most, "most"}
+            rule_keeps: {"drafted": K_KEPT, "kept": mean number of these that the rule keeps,
+                "by_verify": that sampling.verify keeps, "most": that an exact rule can keep}
 
         verification: "token" or "block"
         Raises SettingError if the rule fails.
         """
         rule = self.rule(verification)
+        # one pair for both kinds of rule, so that their figures compare; a round has K + 1 tokens
         target, draft_model = toy_functions(CASES["block"], K_KEPT + 1)
         # errors of the enumeration itself, such as too many branches, become SettingErrors, too
         with self.guard(EXERCISES[verification]):
@@ -180,7 +181,7 @@ class ReaderModule:
     def write_text(self, config, pair, prompt):
         """Write up to N_LOOP tokens with the reader's loop, speculative_9. Returns {"text": str,
         "token_ids": list of ints}; None if the draft is no model that can run without the target,
-        or if the context has no room for a token. Raises SettingError if the loop fails.
+        or if the context has no room for a token and K more. Raises SettingError if the loop fails.
 
         config: a GenerationConfig. pair: a Pair of target and draft. prompt: a Prompt
         """
@@ -189,6 +190,7 @@ class ReaderModule:
             return None
         K = config.K if isinstance(config.K, int) else 4  # "auto" is for the project's loop only
         n_ctx = min(target.config.n_ctx, draft_model.config.n_ctx)
+        # - K: at the end, a reader's loop may draft K tokens more than it needs
         n_tokens = min(N_LOOP, config.n_tokens, n_ctx - len(prompt.ids) - K)
         if n_tokens < 1:
             return None
@@ -228,7 +230,7 @@ def print_to_stderr(*values, **options):
 def round_distance(rule, n_vocab, K):
     """Enumerate one round of K drafted tokens on a toy pair, and let the target complete the texts
     of the round to K + 1 tokens. Returns the total variation distance of these texts from the
-    target's own. Raises SettingError if the rule fails.
+    target's own. Raises what the rule raises, and WrongAnswer if the rule cannot be enumerated.
 
     rule: a function with the arguments and result of sampling.verify
     """
@@ -242,8 +244,9 @@ def round_distance(rule, n_vocab, K):
 @cache
 def examine_rule(name, verification):
     """Load a reader's module and enumerate its rule and loop. Returns (the ReaderModule, the dict
-    of its enumerate_rule, the distance from its enumerate_loop), and keeps all three for the next
-    call. Raises SettingError if the module, the rule or the loop fails.
+    {"rule_distance", "rule_keeps"} of its enumerate_rule, the total variation distance of its loop,
+    None without a loop), and keeps all three for the next call. Raises SettingError if the module,
+    the rule or the loop fails.
 
     name: a module such as exercises.mine, or the path of a .py file
     verification: "token" or "block"
@@ -266,10 +269,11 @@ def load_rule(name, verification):
 
 def measure_rule(name, verification, config, pair, prompt):
     """Measure a reader's rule and loop. Returns entries of the JSON object, a dict: "rule_distance"
-    and "rule_keeps", as from ReaderModule.enumerate_rule, and "own_loop", {"text", "token_ids",
-    "distance"}: a text that the loop writes after the prompt, and the loop's distance on the toy
-    pair. "own_loop" is None if there is no loop or no text. Raises SettingError if the module, the
-    rule or the loop fails.
+    and "rule_keeps", the rule's distance from the target's distribution and how many drafts it
+    keeps, as from ReaderModule.enumerate_rule; and "own_loop", {"text", "token_ids", "distance"}: a
+    text that the loop writes after the prompt, and the same distance of the loop. All distances are
+    of texts on the toy pair. "own_loop" is None if there is no loop or no text. Raises SettingError
+    if the module, the rule or the loop fails.
 
     name: a module such as exercises.mine, or the path of a .py file
     verification: "token" or "block"

@@ -43,6 +43,7 @@ def changed_lines(function, pieces):
     pieces: {right piece: wrong piece} of the function's source, as in Mistake.changes
     """
     right_source, wrong_source, _ = patch_source(function, *pieces.items())
+    # line by line, because no mistake changes the number of lines
     pairs = zip(right_source.splitlines(), wrong_source.splitlines())
     return [(right, wrong) for right, wrong in pairs if right != wrong]
 

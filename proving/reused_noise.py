@@ -32,7 +32,10 @@ def sample_and_keep(rng, p):  # [n_vocab] -> token
 
 def sample_again(rng, n_back, p):  # [n_vocab] -> token
     """Sample a token from p with the random number that sample_and_keep kept n_back calls ago: 1 is
-    its last call. rng: the Rng that it was called with
+    its last call. Sets rng.sampled. rng: the Rng that sample_and_keep was called with
+
+    An EnumeratingRng kept an interval of numbers: it chooses, as a new random choice, in which
+    token's interval the number lies.
     """
     number = rng.kept[-n_back]
     if not isinstance(rng, EnumeratingRng):
@@ -40,7 +43,7 @@ def sample_again(rng, n_back, p):  # [n_vocab] -> token
         rng.sampled = p, token  # as a RecordingRng notes it, for the page
         return token
     # the number is anywhere in its interval: how much of that lies in the interval of each token
-    begin, end = number
+    begin, end = number  # here an interval
     ends = p.cumsum()
     overlap = np.minimum(ends, end) - np.maximum(ends - p, begin)
     overlap[overlap < 1e-12] = 0  # none, or rounding

@@ -114,8 +114,9 @@ class Cluster:
         return client
 
     def load(self):
-        """Let every worker load the models, and set `machines` and `kernels`. Prints a note if some
-        workers cannot take part; raises InputError if none can.
+        """Let every worker load the models. Sets `machines`, {description: number of workers}, and
+        `kernels`, the choices in words. Prints a note if some workers cannot take part; raises
+        InputError if none can.
         """
         choices = choose_kernels_once(self.spec, self.configs)
         payload = self.spec, choices, worker.fingerprints(self.spec)
@@ -136,7 +137,7 @@ class Cluster:
         # [(machine, kernels), in words, of each worker]
         descriptions = list(self.client.run(describe, workers=self.workers()).values())
         self.machines = dict(Counter(machine for machine, _ in descriptions))
-        _, self.kernels = descriptions[0]
+        _, self.kernels = descriptions[0]  # all got the same choices
 
     def unload(self):
         """Let every worker forget the models. Does nothing if the scheduler is gone."""
@@ -184,7 +185,7 @@ class Cluster:
 
     def done_groups(self, function, groups):
         """Let the workers call function(models, group) for each of [group], a list of items. Yield
-        (index of a group, list of the results of its items) in the order in which they are done.
+        (index of a group, list of its items' results, some of them Failed) as groups are done.
 
         No more groups are sent than there are workers: when a worker dies, Dask counts a try
         against every group that the worker holds. Raises InputError if the scheduler is gone.
@@ -280,7 +281,7 @@ def ignoring_sigint():
     """
     can_block = hasattr(signal, "pthread_sigmask")
     if can_block:
-        resource_tracker.ensure_running()  # if a worker began it, it would undo the mask
+        resource_tracker.ensure_running()  # starting it unblocks SIGINT: do it first
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

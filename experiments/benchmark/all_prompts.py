@@ -73,7 +73,7 @@ def variant_rows(variants, of_prompts, n_same, about):
     """Return the rows of the results, a list of dicts, one for each Variant except PLAIN.
 
     variants: a list of Variants, with PLAIN among them
-    of_prompts: for each prompt a list: the Measurement of each variant, as a dict
+    of_prompts: a list of lists: for each prompt the Measurements as dicts, in order of `variants`
     n_same: how many repeats of a prompt make the same random decisions
     about: {column: value} to put into every row
     """

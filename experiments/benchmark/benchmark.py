@@ -88,7 +88,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
                 "auto with --batch_size: expected numbers, as K auto decodes one text at a time"
             )
             raise SettingError("K", problem)
-        # not `conflicts`: generate takes prompts with its --batch_size
+        # not by `conflicts`, whose message could not say why
         prompt_flags = ("prompts", "n_prompts") if self.batch_size else ()
         for name in filter(self.is_set, prompt_flags):
             problem = "with --batch_size: expected one of the two, as its prompts are random"
@@ -165,7 +165,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
         return Run(models.pair(), [*ids], self.n_tokens_to_generate, to_probs=to_probs)
 
     def comparison(self, models, to_probs, ids=()):
-        """Return the Comparison of all variants after a prompt.
+        """Make, but do not run, the Comparison of all variants after a prompt.
 
         models: LoadedModels; to_probs: SamplingParams; ids: the token ids of the prompt, a list
         """

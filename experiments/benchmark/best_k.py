@@ -12,23 +12,23 @@ from sampling import RULES
 
 def measure_best_Ks(settings, models, target, rows):
     """Measure what rounds cost, and compare the K that theory predicts with the fastest measured K.
-    Prints progress on stderr. Returns what best_K returns for each temperature, draft and rule, a
-    list of dicts.
+    Prints progress on stderr. Returns a list of dicts, one for each temperature, draft and rule:
+    what best_K returns, with "predicted_K" and "fastest_K".
 
     settings: BenchmarkSettings; models: LoadedModels; target: the target's name
     rows: the results for this target (dicts), from measure_all_prompts
     """
     params_by_temperature = settings.sampling_params()
-    rows_of_pairs = {}  # {(temperature, draft, rule): its rows, which differ in K}
+    rows_by_key = {}  # {(temperature, draft, rule): its rows, which differ in K}
     for row in rows:
-        pair = row["temperature"], row["draft"], row["verification"]
-        rows_of_pairs.setdefault(pair, []).append(row)
+        key = row["temperature"], row["draft"], row["verification"]
+        rows_by_key.setdefault(key, []).append(row)
     results = []
-    for pair in progress(rows_of_pairs, len(rows_of_pairs), target, "costs of rounds"):
-        temperature, draft, rule = pair
+    for key in progress(rows_by_key, len(rows_by_key), target, "costs of rounds"):
+        temperature, draft, rule = key
         to_probs = params_by_temperature[temperature]
         costs = measure_cost_parts(models.target, models.drafts[draft], to_probs, RULES[rule])
-        results.append(best_K(rows_of_pairs[pair], costs))
+        results.append(best_K(rows_by_key[key], costs))
     return results
 
 

@@ -83,7 +83,7 @@ def score_bound(share, n, side):
     """
     # the continuity correction: half a trial outwards
     share = min(1, max(0, share + side / (2 * n)))
-    z = student_t(math.inf)
+    z = student_t(math.inf)  # 1.96, the normal distribution's
     middle = share + z**2 / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return float(min(1, max(0, (middle + side * reach) / (1 + z**2 / n))))
@@ -126,7 +126,8 @@ class Estimate:
 
 
 def estimate_columns(estimates):
-    """Return {column: published value}, and in it "intervals": {column: [low, high] or None}.
+    """Return {column: its ratio, None if it is withheld}, and in it the key "intervals" with
+    {column: [low, high] or None}, also of withheld ratios.
 
     estimates: {column: Estimate}
     """
@@ -184,9 +185,10 @@ def round_columns(rounds_of_prompts, K):
 
 
 def drafting_share(is_model, K, drafted, n_rounds):
-    """Return the share of rounds with a draft, which the theory of the speedup calls h.
+    """Return the share of rounds with a draft, which the theory of the speedup calls h: 1 for a
+    model, which always drafts. For n-grams a draft of fewer than K tokens counts in proportion.
 
-    is_model: whether the draft is a model, which drafts in every round; n-grams draft in some only
+    is_model: whether the draft is a model
     drafted: the number of drafted tokens in n_rounds rounds with up to K of them
     >>> drafting_share(False, 4, 20, 10)
     0.5

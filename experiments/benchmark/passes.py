@@ -89,13 +89,14 @@ def context_lengths(model, rows):
 
 
 def prepare_passes(model, rows, past):
-    """Read `past` random tokens into a new cache of a gpt2.Model. Returns for each n of the list
-    `rows` {n: function without arguments}: a call makes one pass over the n tokens after these.
+    """Fill a new cache of a gpt2.Model with random tokens. Returns {n: function without arguments}
+    for each n of the list `rows`. Every call makes one pass over n tokens after the first `past`,
+    the same tokens each time.
     """
     rng = np.random.default_rng(stream(Purpose.RANDOM_PROMPTS, 0))
     ids = rng.integers(0, model.config.n_vocab, past + max(rows)).tolist()
     cache = model.new_cache()
-    model.read(ids, cache, n_last=max(rows))
+    model.read(ids, cache, n_last=max(rows))  # also a warm-up
     # each read drops from the cache what comes after the first `past` tokens
     return {n: partial(model.read, ids[: past + n], cache, n_last=n) for n in rows}
 

@@ -65,8 +65,8 @@ def draw(result, path, title=""):
     """Draw the results of a benchmark (the JSON object, a dict) into a new file at `path`, whose
     suffix names the format. Raises InputError if the file exists.
 
-    Markers of speedups that the table withholds are hollow. path: a str; title: a text above the
-    picture
+    Markers of speedups that the table withholds are hollow. Rows with K auto have no place on the
+    axis and are left out. path: a str; title: a text above the picture
     """
     lines = group_rows_by_line([row for row in result["rows"] if row["K"] != "auto"])
     with plt.rc_context(STYLES), create_atomically(path) as part:

@@ -117,8 +117,8 @@ def start_transformers(target: Path, draft: Path | None, K: int):
 
 
 def start_openvino(target: Path, draft: Path | None, K: int):
-    """Convert models for OpenVINO GenAI, load them, and return OpenVINO GenAI as a Program. The
-    converted files are deleted at the end. Raises ImportError without the packages.
+    """Convert models for OpenVINO GenAI, load them, delete the converted files, and return OpenVINO
+    GenAI as a Program. Raises ImportError without the packages.
 
     target, draft: checkpoint folders; draft None: decode without a draft
     K: how many tokens to draft per round
@@ -156,16 +156,16 @@ def start_openvino(target: Path, draft: Path | None, K: int):
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
             scheduler = genai.SchedulerConfig()
             scheduler.cache_size = 1  # GB
-            options |= {"draft_model": draft_model, "scheduler_config": scheduler}
-            pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options)
+            drafting = {"draft_model": draft_model, "scheduler_config": scheduler}
+            pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options, **drafting)
             decoders["speculative"] = partial(write, pipeline, K)
     return Program("OpenVINO GenAI", versions("openvino-genai"), decoders)
 
 
 def start_llama_server(target: Path, draft: Path | None, K: int):
     """Convert models to GGUF, start servers of llama.cpp with them in this process, one without and
-    one with the draft, and return both as a Program. The converted files are deleted at the end.
-    Raises ImportError without xllamacpp.
+    one with the draft, and return both as a Program. Deletes the GGUF files, which the servers have
+    read. Raises ImportError without xllamacpp.
 
     target, draft: checkpoint folders; draft None: decode without a draft
     K: how many tokens to draft per round
@@ -197,6 +197,7 @@ def server_params(llama, target, draft=None, K=0):
     params.model.path = target
     params.n_parallel = 1
     params.verbosity = 0
+    # read the file into memory, do not map it: it is deleted while the server runs
     params.load_mode = llama.llama_load_mode.LLAMA_LOAD_MODE_NONE
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = N_THREADS
     if draft:
@@ -260,7 +261,8 @@ class Turn(NamedTuple):
 
 
 def time_texts(write, prompts, n_tokens):
-    """Decode n_tokens after each prompt, one after the other, and return the Turn.
+    """Decode n_tokens after each prompt, one after the other. Returns the Turn: its seconds, texts
+    and number of target passes.
 
     write: a decoder of a Program, a function (ids, n) -> (list of new ids, number of passes)
     prompts: a list of lists of token ids
@@ -294,23 +296,25 @@ def compare_programs(programs, prompts, run, repeats, seed):
 
 
 def turn_columns(turns: list[Turn], our_turns: list[Turn], n_tokens):
-    """Return the columns for a decoder, a dict: two speeds with their range over turns, tokens per
-    pass, and "same_texts", how many of its texts our plain decoding writes too.
+    """Return the columns for a decoder, a dict: "tokens_per_second" and "against_ours" (how many
+    times as fast as our plain decoding), each a median with its range over turns;
+    "tokens_per_target_pass"; "same_texts", how many of its texts our plain decoding writes too.
 
     turns, our_turns: those of the decoder, and of our plain decoding
-    n_tokens: how many tokens each text must have; if one has not, the two speeds are None
+    n_tokens: how many tokens each text must have; if one has not, the first three columns are None
     """
     texts = turns[0].texts  # greedy, so the same in every turn
     n_in_all = n_tokens * len(texts)
-    speed = against_ours = None
+    speed = against_ours = tokens_per_pass = None
     if all(len(ids) == n_tokens for ids in texts):
         speed = median_and_range([n_in_all / turn.seconds for turn in turns])
         ratios = [ours.seconds / turn.seconds for ours, turn in zip(our_turns, turns)]
         against_ours = median_and_range(ratios)
+        tokens_per_pass = n_in_all / turns[0].n_passes
     return {
         "tokens_per_second": speed,
         "against_ours": against_ours,
-        "tokens_per_target_pass": n_in_all / turns[0].n_passes,
+        "tokens_per_target_pass": tokens_per_pass,
         "same_texts": sum(text == ours for text, ours in zip(texts, our_turns[0].texts)),
     }
 

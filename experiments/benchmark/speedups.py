@@ -140,11 +140,12 @@ def text_flags(speculative: list[Measurement], repetition):
 
 
 def measured_estimates(plain: list[Measurement], speculative: list[Measurement], n_same):
-    """Return {column: Estimate} of tokens per second, speedup, acceptance rate and tokens per
-    target pass.
+    """Return {column: Estimate} for the columns "tokens_per_second", "speedup_time", which may be
+    withheld, "acceptance_rate" and "tokens_per_target_pass".
 
     plain, speculative: the Measurement of each prompt, without a draft and with one
-    n_same: how many repeats of a prompt make the same random decisions
+    n_same: how many repeats of a prompt make the same random decisions, and so count as one in the
+        interval of the acceptance rate
     """
     seconds = median_seconds_by_prompt(speculative)
     speedup_time = Estimate(median_seconds_by_prompt(plain), seconds)
@@ -161,9 +162,10 @@ def measured_estimates(plain: list[Measurement], speculative: list[Measurement],
 
 
 def rule_estimates(variant, measurements):
-    """Return {column: Estimate} of what a Variant's rule gains over the token rule, in time and in
-    tokens per pass. The values are None if the Variant's rule is the token rule, or if its draft
-    and K were not measured with the token rule.
+    """Return {"speedup_over_token": Estimate, "tokens_per_pass_over_token": Estimate}: how many
+    times as fast a Variant's rule is as the token rule, and how many times as many tokens a pass
+    yields. Both may be withheld. Both are NOTHING if the Variant's rule is the token rule, or if
+    its draft and K were not measured with the token rule.
 
     measurements: {Variant: [Measurement of each prompt]}
     """
@@ -182,7 +184,8 @@ def rule_estimates(variant, measurements):
 
 def cost_estimates(plain: list[Measurement], speculative: list[Measurement]):
     """Return {"draft_cost": Estimate of c, "verify_cost": Estimate of v}: the costs of drafting one
-    token and of a target pass over K + 1 tokens, in units of a target pass over one token.
+    token and of a target pass over K + 1 tokens, in units of a target pass over one token. v is
+    withheld if why_mistimed gives a reason.
 
     plain, speculative: the Measurement of each prompt, without a draft and with one
     """
@@ -202,6 +205,7 @@ def predict_speedup(K, h, estimates):
     a, c, v = (estimates[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
     if K == AUTO:
         return None, "K changes from round to round"
+    # v is None if no round drafted all K tokens, a and c only if no round drafted any
     if None in (a.value, c.value, v.value):
         return None, "no round drafted all K tokens"
     if v.withheld:
@@ -295,7 +299,8 @@ def result_row(variant, measurements, n_same=1, **about):
     h = None  # the share of rounds with a draft
     if K != AUTO:
         is_model = not speculative[0].is_lookup
-        h = drafting_share(is_model, K, counts["drafted"], sum(counts["accepted_histogram"]))
+        n_rounds = sum(counts["accepted_histogram"])  # each round is counted once
+        h = drafting_share(is_model, K, counts["drafted"], n_rounds)
     prediction, reasons = prediction_columns(K, h, estimates)
     withheld = {name: estimate.withheld for name, estimate in estimates.items()} | reasons
     return {

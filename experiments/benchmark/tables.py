@@ -59,7 +59,8 @@ WITH_INTERVAL = "speedup_time", "verify_cost", "speedup_over_token", "tokens_per
 
 def as_text(value):
     """Return a value of a row as text: a float has one to three decimals, None is a dash, a dict
-    {"value", "low", "high"} is a number with its range.
+    {"value", "low", "high"} is a number with its range. A list of floats or None has two decimals
+    each, and ends after MAX_POSITIONS with "…".
 
     >>> as_text(12.345), as_text([0.5, None]), as_text({"value": 2.0, "low": 1.5, "high": 3.0})
     ('12.3', '0.50 –', '2.00 [1.50, 3.00]')
@@ -86,7 +87,7 @@ def cell(row, name):
     95 % interval if it has one and the column is in WITH_INTERVAL.
     """
     value = row[name]
-    if value is None:
+    if value is None:  # withheld: its interval is not shown either
         return as_text(None)
     if name == "temperature":
         return f"{value:g}"
@@ -156,7 +157,8 @@ def split_common_columns(rows, columns):
 def label(settings):
     """Return a warning for figures of random weights or synthetic acceptance; "" for real ones.
 
-    settings: {name of a flag of benchmark: its value}
+    settings: {name of a flag of benchmark: its value}; --synthetic_acceptance is a text, such as
+        "0.8", or "" if it is not given
     """
     parts = []
     if settings["weights"] == "random":

@@ -39,7 +39,8 @@ class Latency:
     """The cost of a draft's rounds, in target passes over one row.
 
     A round that drafts n of up to K tokens costs n c(K) + v(n + 1): c for each drafted token, v for
-    a target pass over n + 1 rows; v(1) = 1. Between known points both are interpolated.
+    a target pass over n + 1 rows; v(1) = 1. Between known points both are interpolated. Ask
+    why_unknown before the costs: beyond the points they mean nothing.
 
     points: {K: (c(K), v(K + 1))}, with growing K
     reason: a text that says why nothing is known of a larger K than those of the points
@@ -55,14 +56,15 @@ class Latency:
 
     def draft_cost(self, K):
         """Return c(K), the cost of drafting one token in a round of up to K, in target passes over
-        one row, as a float.
+        one row, as a float. Below the smallest measured K it is that K's. Raises ValueError without
+        points.
         """
         costs = [c for c, _ in self.points.values()]
         return float(np.interp(K, [*self.points], costs))
 
     def verify_cost(self, n_drafted):
         """Return v(n_drafted + 1), the cost of a target pass over n_drafted + 1 rows, in target
-        passes over one row.
+        passes over one row, as a float: 1 if nothing was drafted.
         """
         costs = [v for _, v in self.points.values()]
         # without a drafted token it is a pass over one row, which costs 1
@@ -70,7 +72,7 @@ class Latency:
 
     def of_round(self, n_drafted, K):
         """Return the cost of a round that drafts n_drafted of up to K tokens, in target passes over
-        one row.
+        one row, as a float. A round without a draft costs 1.
         """
         return n_drafted * self.draft_cost(K) + self.verify_cost(n_drafted)
 

@@ -72,7 +72,7 @@ def record(settings: RecordSettings, output: LogFile):
         items = [(i, prompts[i]) for i in missing]
         item_name = lambda item: f"prompt {item[0] + 1}"
         function = partial(record_texts, n_tokens, settings.to_probs, settings.seed)
-        # in the order of the items; a text that failed is not written
+        # one for each item, in order: the text, or a Failed, which lines.write leaves out
         texts = run_prompts(executor, function, items, TEXTS_PER_TASK, item_name)
         texts_and_places = zip(texts, missing)
         for text, i in progress(texts_and_places, len(missing), "recording", "texts"):
@@ -100,7 +100,7 @@ def record_texts(n_tokens, to_probs, seed, models, items):
 def record_text(run):
     """Decode the text of a Run, which has no draft. Returns its line of the log without a checksum,
     a dict: "prompt" and "tokens" (lists of ids) and, if the tokens are sampled, "p": the target's
-    probability of each token, a list of floats.
+    probability of each token, a list of floats rounded to six digits.
     """
     tokens, p = [], []
     for this_round in run.rounds():

@@ -195,9 +195,12 @@ def text_checks(log):
 
 def parse_foreign_text(record, place, encoder):
     """Encode the prompt and the output in a line of another program, and return them as a
-    RecordedText. Raises InputError if one of the two is missing, empty, or cannot be encoded.
+    RecordedText. An empty prompt becomes <|endoftext|>. Raises InputError if one of the two is
+    missing or cannot be encoded, if the output is empty, or if the prompt is empty and the
+    vocabulary has no <|endoftext|>.
 
-    record: the line, a JSON value; place: "FILE, line N", for messages; encoder: an Encoder
+    record: the line, a JSON value, with the prompt under "prompt" and the output under one of
+        OUTPUT_FIELDS; place: "FILE, line N", for messages; encoder: an Encoder
     """
     fields = record if is_object(record) else {}
     outputs = [fields[name] for name in OUTPUT_FIELDS if name in fields]
@@ -209,7 +212,6 @@ def parse_foreign_text(record, place, encoder):
         prompt, tokens = encoder.encode(fields["prompt"]), encoder.encode(outputs[0])
     except ValueError as error:
         raise InputError(f"{place}: {error}") from None
-    # an empty prompt begins with <|endoftext|>, if the vocabulary has this token
     if not prompt and encoder.end_of_text is not None:
         prompt = [encoder.end_of_text]
     if not tokens or not prompt:

@@ -60,7 +60,8 @@ class RecordedTarget:
 
 def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
     """Return which drafted tokens of a round the token rule accepts, given that the text goes on as
-    it was recorded.
+    it was recorded: each with probability min(p(x), q(x)) / p(x) = min(1, q(x) / p(x)), as the
+    module's docstring explains.
 
     coins: random numbers from 0 to 1, of which each decides one token
     ratios: q(x) / p(x) of the recorded tokens x
@@ -69,14 +70,15 @@ def accepted_by_token(coins, ratios):  # [k], [k] -> [k] of bool
 
 
 def accepted_by_block(coins, ratios):  # [k], [k] -> [k] of bool
-    """Return which drafted tokens of a round the block rule accepts, given that the text goes on as
-    it was recorded.
+    """Return which drafted tokens of a round the block rule accepts, given that the text, a sample
+    from p, goes on as it was recorded.
 
     coins: random numbers from 0 to 1, of which the first decides all tokens
     ratios: q(x) / p(x) of the recorded tokens x
     """
     # The probability that t tokens or more are accepted is the smallest of 1 and the products of
-    # the first 1, ..., t ratios. The 1 is left out, because every coin is below 1.
+    # the first 1, ..., t ratios: the module's docstring says why. The 1 is left out, because every
+    # coin is below 1.
     return coins[:1] < np.minimum.accumulate(np.cumprod(ratios))
 
 
@@ -102,12 +104,14 @@ class CoinDrafter:
         """Do nothing: there is no model that has to read the prompt."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Draft up to k tokens after ids. Returns (a list of ids, a one-hot row for each)."""
+        """Draft up to k tokens after ids: the recorded one where the coins and the rule accept it,
+        else a wrong one. Returns (a list of ids, a one-hot row for each).
+        """
         positions = slice(len(ids), len(ids) + k)
         accepted = self.accepted(self.coins[positions], self.ratios[positions])
         draft = []
         for token, is_accepted in zip(self.ids[positions], accepted):
-            wrong_token = (token + 1) % self.n_vocab
+            wrong_token = (token + 1) % self.n_vocab  # any but the recorded one is rejected
             draft.append(token if is_accepted else wrong_token)
         return draft, one_hot(draft, self.n_vocab)
 

@@ -33,8 +33,9 @@ def duplicate_qkv(x):  # [..., 3 n] -> [..., 6 n]
 
 
 def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
-    """Split each weight of a matrix w at random into two uneven parts that add up to it, for the
-    two copies of its input. rng: a NumPy generator
+    """Split each weight of a matrix w at random into two uneven parts (3/8 to 5/8) that add up to
+    it, for the two copies of its input: first the rows of all first parts, then those of all second
+    parts. rng: a NumPy generator
     """
     r = rng.uniform(0.375, 0.625, w.shape).astype(w.dtype)
     return np.concatenate([w * r, w * (1 - r)])
@@ -50,6 +51,7 @@ def grow(tensors, layers, rng, noise=0.0):
     grown = {
         "wte.weight": duplicate(tensors["wte.weight"]),
         "wpe.weight": duplicate(tensors["wpe.weight"]),
+        # halved, because the output head adds up both copies
         "ln_f.weight": duplicate(tensors["ln_f.weight"]) / 2,
         "ln_f.bias": duplicate(tensors["ln_f.bias"]) / 2,
     }

@@ -166,16 +166,18 @@ class Eagle(nn.Module):
         self.h = nn.ModuleList([block])
 
     def draft_logits(self, ids, offset, hidden, teacher):
-        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
-        for token i of drafts that begin at every position. Row j is to be like the target's logits
-        at position i + j.
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, ..., n_draft_tokens - 1: what
+        the head predicts for token i of drafts that begin at every position. Row j is to be like
+        the target's logits at position i + j.
 
         ids: [batch, n_seq]; offset: the position of the first token
-        hidden: [batch, n_seq, n_hidden], the target's hidden states. teacher: the target, a GPT2
+        hidden: [batch, n_seq, n_hidden], the target's hidden states
+        teacher: the target, a GPT2, for its embeddings, final norm and output head
         """
         norm = teacher.transformer.ln_f
         embedded = teacher.embed(ids, offset)
-        nothing = norm(torch.zeros_like(hidden[:, :1]))  # the state before the first token
+        # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
+        nothing = norm(torch.zeros_like(hidden[:, :1]))
         keys, values = [], []  # guess_hidden appends those of each token of the draft
         for i in range(self.n_draft_tokens):
             hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
@@ -188,8 +190,8 @@ class Eagle(nn.Module):
 
         hidden_before: [batch, n_seq, n_hidden], at the position before
         embedded: [batch, n_seq, n_hidden], of the tokens
-        keys, values: lists of [batch, n_head, n_seq, d_head], one for each earlier token of the
-            draft
+        keys, values: lists of [batch, n_head, n_seq, d_head], an item for each earlier token of
+            the drafts, so empty for the first
         """
         block = self.h[0]  # the only one
         x = self.fc(torch.cat([hidden_before, embedded], -1))
@@ -244,5 +246,5 @@ class Medusa(nn.Module):
         ids, offset: not used; they are there because Eagle.draft_logits has them
         """
         for i, head in enumerate(self.heads, 1):
-            hidden_before = hidden[:, :-i].contiguous()
+            hidden_before = hidden[:, :-i].contiguous()  # Conv1D views it as a matrix
             yield i, teacher.logits(hidden_before + head(hidden_before))

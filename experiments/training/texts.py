@@ -31,7 +31,7 @@ from encoder import END_OF_TEXT
 N_VOCAB = 2048
 PROMPT_TOKENS = 32  # tokens of a book that the target continues
 WRITTEN_TOKENS = 256  # tokens of a text that the target wrote, without the last one
-# tokens of a split: the longest window, the token after it, and a choice of where to begin
+# tokens of a split: the longest passage, the token after it, and one that no passage reaches
 MIN_TOKENS = {"train": 514, "valid": 258}
 
 # ---------------------------------------------------------------- the vocabulary
@@ -54,7 +54,7 @@ def learn_vocabulary(texts, folder):
 
 def copy_vocabulary(source, folder):
     """Copy the vocabulary files of a model folder into another folder, which is made. Both are
-    Paths.
+    Paths. Raises InputError if a file is missing.
     """
     folder.mkdir(parents=True, exist_ok=True)
     _, vocabulary_names, merges_names, _ = PARTS
@@ -103,6 +103,7 @@ def random_passages(ids, purpose, seed, batch, batch_size, n_seq):
     purpose, seed, batch: a Purpose and two ints, which decide the places; batch: its number
     """
     rng = np.random.default_rng(stream(purpose, seed, batch))
+    # never the last possible passage: to include it would change the batches of every run
     starts = rng.integers(0, len(ids) - n_seq - 1, batch_size)
     passages = np.stack([ids[start : start + n_seq + 1] for start in starts])
     return torch.from_numpy(passages.astype(np.int64))
@@ -134,8 +135,8 @@ def continue_passages(model, ids, seed, batch, batch_size):
         temperature 1
     """
     rng = np.random.default_rng(stream(Purpose.CONTINUATIONS, seed, batch))
-    passages = random_passages(ids, Purpose.BEGINNINGS, seed, batch, batch_size, PROMPT_TOKENS - 1)
-    text = passages.numpy()
+    n_seq = PROMPT_TOKENS - 1  # random_passages returns one more
+    text = random_passages(ids, Purpose.BEGINNINGS, seed, batch, batch_size, n_seq).numpy()
     caches = [model.new_cache() for _ in text]
     is_greedy = batch % 3 == 0
     while text.shape[1] < WRITTEN_TOKENS + 1:
@@ -168,6 +169,7 @@ class TrainingTexts:
         """Read the TrainingTexts of a corpus; if `written`, also the texts that a target wrote.
 
         settings: train.PathSettings. folder: of the target, whose vocabulary is used
+        tokens_per_step: how many tokens a step trains on
         Raises InputError if a file is missing, or the corpus is too short.
         """
         train = encode_split(settings.corpus, "train", folder)

@@ -73,11 +73,12 @@ class PathSettings(Group):
     seed: int = flag(1, "of weights, batches and samples", limits=SEEDS)
 
     def model_folder(self, size):
-        """Return the Path of an existing model's folder. Raises InputError if there is none.
+        """Return the Path of a model's folder. At a terminal it may offer to download a missing
+        GPT-2. Raises InputError if there is none.
 
         size: the name of a folder in models_dir, or a path
         """
-        return Path(find_folder(size, self.models_dir))
+        return find_folder(size, self.models_dir)
 
     def output_folder(self, size):
         """Return the Path of the folder in models_dir that a model of this name is written to."""
@@ -103,7 +104,7 @@ class TargetSettings(TrainingSettings):
     steps: int = flag(4000, "how many steps, of 4,096 tokens each", limits=POSITIVE)
 
     def check(self):
-        """Raise SettingError for --layers, or a size that is not in SIZES, without --start."""
+        """Without --start, raise SettingError if --layers is given or the size is not in SIZES."""
         if self.layers and not self.start:
             problem = f"{self.layers}: expected --start, the model whose layers are kept"
             raise SettingError("layers", problem)
@@ -154,17 +155,18 @@ class SamplesSettings(PathSettings):
 
 
 def learn_tokenizer(settings: PathSettings):
-    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens, and write it into the
-    folder of every size.
+    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens, from the corpus's
+    *_train.txt, and write it into the folder of every size.
     """
     documents = texts.read_documents(settings.corpus, "train")
-    for size in SIZES:
+    for size in SIZES:  # the same documents give the same vocabulary every time
         texts.learn_vocabulary(documents, settings.output_folder(size))
 
 
 def train_target(settings: TargetSettings):
-    """Train a target and write it to its folder. It begins with random weights, with a model, or
-    with a model that grows to twice its width.
+    """Train a target and write it to its folder. It begins with a model (--start), with a model
+    that grows to twice its width (--layers), or with random weights; then its folder must hold a
+    vocabulary.
     """
     size = settings.target_model_size
     if settings.start:
@@ -177,7 +179,7 @@ def train_target(settings: TargetSettings):
         model = models.read_model(source)
     else:
         model = models.new_random_model(SIZES[size], source, settings.seed)
-    losses = trainer.cross_entropy, trainer.cross_entropy
+    losses = trainer.cross_entropy, trainer.cross_entropy  # the same in both halves of the run
     train_model(settings, size, model, losses, source, layers=settings.layers)
 
 
@@ -185,7 +187,7 @@ def distil_draft(settings: DraftSettings):
     """Distil a draft model from a target and write it to its folder.
 
     The loss is the total variation distance. Without --start, it is the Kullback-Leibler divergence
-    in the first half of the steps.
+    in the first half of the steps, and the draft has the shape of 0.7M, whatever its name.
     """
     target = settings.model_folder(settings.target_model_size)
     first_loss, second_loss = trainer.make_distillation_losses(models.read_model(target))
@@ -226,16 +228,17 @@ def train_model(settings, size, model, losses, source, written=False, **origin):
 
 
 def train_eagle(settings: EagleSettings):
-    """Train EAGLE's head for a target, and write it to eagle.safetensors in the target's folder.
-    Needs the texts of train.py samples.
+    """Train EAGLE's head for a target, and write it to eagle.safetensors in the target's folder,
+    in place of an older head. Needs the texts that `train.py samples` writes.
     """
     new_head = lambda config: models.Eagle(config, EAGLE_WIDTH, EAGLE_HEADS)
+    # n_head goes into the file's metadata, which is text: no shape of a tensor tells it
     train_head(settings, "eagle", new_head, n_head=str(EAGLE_HEADS))
 
 
 def train_medusa(settings: MedusaSettings):
     """Train Medusa's heads for a target, and write them to medusa.safetensors in the target's
-    folder. Needs the texts of train.py samples.
+    folder, in place of older heads. Needs the texts that `train.py samples` writes.
     """
     new_head = lambda config: models.Medusa(config, MEDUSA_HEADS)
     # small steps: heads that begin as copies of the target's own need many, not large ones
@@ -251,7 +254,7 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     tokens_per_step: how many tokens a step reads; notes: {name: str} for the file's metadata
     """
     folder = settings.model_folder(settings.target_model_size)
-    teacher = fingerprint(folder)
+    teacher_fingerprint = fingerprint(folder)
     config = read_config(folder)
     models.seed_weights(settings.seed)
     head = new_head(config)
@@ -260,14 +263,16 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
         settings, folder, written=True, tokens_per_step=tokens_per_step
     )
     run_name = f"{name}-{folder.name}"
-    run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher)
+    run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher_fingerprint)
     run.train(*losses, config.n_ctx)
-    models.write_tensors(head, folder / f"{name}.safetensors", target=teacher, **notes)
+    path = folder / f"{name}.safetensors"
+    models.write_tensors(head, path, target=teacher_fingerprint, **notes)
 
 
 def write_samples(settings: SamplesSettings):
     """Let a target continue passages of the training text, for drafts to learn from. The texts are
-    written into --cache_dir.
+    written into --cache_dir. After each batch all are saved in a .part file beside the result: an
+    interrupted run resumes from it, and it is deleted at the end.
     """
     folder = settings.model_folder(settings.target_model_size)
     model = utils.load_model(folder, utils.get_backend())
@@ -280,6 +285,7 @@ def write_samples(settings: SamplesSettings):
     for i in tqdm(range(len(batches), settings.n_batches), desc="samples"):
         batches.append(texts.continue_passages(model, ids, settings.seed, i, SAMPLES_BATCH))
         texts.save_array(np.stack(batches), part)
+    # the interrupted run may have had a larger --n_batches
     texts.save_array(np.concatenate(batches[: settings.n_batches]), path)
     part.unlink(missing_ok=True)
 

@@ -48,8 +48,9 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits
 
 
 def distillation_loss(teacher, distance, draft, ids, offset):
-    """Return the distance of a draft's distributions from the teacher's, a scalar tensor: the sum
-    over the tokens that the draft proposes.
+    """Return the distance of a draft's distributions from the teacher's, a scalar tensor: for each
+    token of a draft the mean over all positions, added up. A GPT2 drafts one token here, a head
+    several.
 
     teacher: the target, a GPT2. distance: a function (p, q), both logits, -> scalar tensor
     draft: a GPT2, Eagle or Medusa
@@ -175,7 +176,9 @@ class Trainer:
         return Path(self.settings.cache_dir) / f"{self.name}-{digits}.pt"
 
     def resume(self):
-        """Set model, optimizers and step to what the checkpoint of this run holds."""
+        """Set model, optimizers and step to what the checkpoint of this run holds. Raises
+        FileNotFoundError if there is none, and torch's error if it is damaged.
+        """
         saved = torch.load(self.checkpoint_path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
         for optimizer, state in zip(self.optimizers, saved["optimizers"]):
@@ -235,7 +238,7 @@ class Trainer:
             ids, offset = self.texts.batch(self.step, steps, seed, n_ctx)
             with mixed_precision():
                 loss = loss_of(self.model, ids, offset)
-            self.update(loss)
+            self.update(loss)  # which also counts the step
             bar.update()
             if self.step % STEPS_PER_CHECKPOINT == 0 or self.step == steps:
                 self.save()

@@ -13,7 +13,7 @@ RUN = Run(PAIR, [], 6, K=2)
 SHORT = programs.Program("short", "1", {"plain": lambda ids, n: ([0] * (n - 1), n)})
 
 
-def test_speeds_of_texts_of_another_length_are_withheld():
+def test_figures_of_texts_of_another_length_are_withheld():
     ours = programs.start_ours(PAIR, RUN)
     plain, fast, short = programs.compare_programs(
         [ours, SHORT], [[5, 6], [7]], RUN, repeats=3, seed=0
@@ -24,3 +24,4 @@ def test_speeds_of_texts_of_another_length_are_withheld():
     # a draft that is the target: after the prefill's passes, three tokens in each
     assert (plain["tokens_per_target_pass"], fast["tokens_per_target_pass"]) == (1, 3)
     assert short["tokens_per_second"] is None and short["against_ours"] is None
+    assert short["tokens_per_target_pass"] is None

@@ -8,6 +8,7 @@ from command_line import ROOT, assert_refused, process
 from live import RUNS, data_of
 
 from checkpoints.vocabulary import load_encoder
+from cli.flags import DEFAULTS, Settings
 from page import report
 
 # ---------------------------------------------------------------- the data
@@ -39,6 +40,14 @@ def test_the_command_reproduces_the_run_without_a_path_of_this_machine(
     assert words[:2] == ["python", "main.py"]
     again = as_json(*words[2:])
     assert again["speculative"]["token_ids"] == result["speculative"]["token_ids"]
+
+
+def test_the_file_of_a_rule_is_named_without_its_folder(tmp_path):
+    settings = Settings(rule=str(tmp_path / "mine.py")).as_json("a", 0)
+    description = report.describe_run(settings, [13], DEFAULTS, {})
+    assert str(tmp_path) not in str(description)
+    assert description["settings"]["rule"] == "mine.py"
+    assert "--rule mine.py" in description["command"]
 
 
 def test_the_page_names_every_kernel_of_the_run(written):

@@ -14,7 +14,7 @@ from live import ASKED, PROMPT, SETTINGS
 from checkpoints.errors import InputError
 from page import server
 from page.runs import Request, parse
-from page.server import ADDRESS, LiveServer
+from page.server import ADDRESS, DeadlineReader, LiveServer
 
 BODY = json.dumps(ASKED).encode()
 
@@ -135,6 +135,16 @@ def test_a_request_that_comes_by_the_byte_does_not_stay(serve, monkeypatch):
             except ConnectionError:
                 return
         pytest.fail("still connected")
+
+
+def test_bytes_that_have_arrived_are_not_read_after_the_deadline(monkeypatch):
+    """Otherwise a client that always has a byte ready could stay."""
+    monkeypatch.setattr(server, "PATIENCE", 0)
+    received, sent = socket.socketpair()
+    with received, sent:
+        sent.sendall(b"x")
+        with pytest.raises(TimeoutError):
+            DeadlineReader(received).readinto(bytearray(1))
 
 
 def test_an_answer_that_nobody_takes_ends(serve, monkeypatch):
