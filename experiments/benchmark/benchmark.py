@@ -243,10 +243,10 @@ def measure_all(settings, lines):
 
 def lines_in_memory():
     """Return an object to use as a ResumableLines if there is no --out file: its `append(line)`
-    adds a line to its list `done`. No file is written.
+    adds a line to its list `lines_in_order`. No file is written.
     """
-    done = []
-    return SimpleNamespace(done=done, append=done.append)
+    lines = []
+    return SimpleNamespace(lines_in_order=lines, append=lines.append)
 
 
 @contextmanager
