@@ -376,7 +376,8 @@ class Settings(Showing, Machine, Sampling, Speculation, Ending):
         """
         prompt_ids = list(ids) if prompt is None else None
         prompt_flags = {"prompt": prompt, "prompt_ids": prompt_ids}
-        return prompt_flags | self.as_dict() | {"seed": seed, "verification": self.rule_name}
+        own = {"seed": seed, "verification": self.rule_name}  # a --mistake may imply a rule
+        return prompt_flags | self.as_dict() | own
 
 
 DEFAULTS = Settings().as_dict()

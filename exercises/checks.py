@@ -425,7 +425,7 @@ def check_two_drafts_10(answer):
 
 def rounds_to_check():
     """Yield (target, draft model, K) of the rounds that check a rule, easy rounds first. The models
-    are functions of a text -> [n_vocab].
+    are functions from a text, a sequence of ids, to a distribution [n_vocab].
     """
     bonus = np.array([0.2, 0.3, 0.5])
     # the rows of a ModelByLength: after no drafted token, after one, and so on
@@ -440,8 +440,8 @@ def rounds_to_check():
     # certain, and right
     yield counting_model, counting_model, 2
     # more tokens, and more drafts
-    yield random_model(3, 5), random_model(4, 5), 2
-    yield random_model(5, 2), random_model(6, 2), 5
+    yield random_model(3, n_vocab=5), random_model(4, n_vocab=5), 2
+    yield random_model(5, n_vocab=2), random_model(6, n_vocab=2), 5
     yield random_model(1), random_model(2), 3
 
 

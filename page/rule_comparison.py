@@ -99,7 +99,8 @@ class RoundRng(Rng):
 
 def rounds_with_rule(rule, config, pair, prompt):
     """Run the speculative loop under a Rule. Returns an iterator over the Rounds; the first is the
-    prefill, without tokens. The caller applies the Rule's mistake.
+    prefill, without tokens. If the Rule has a `mistake`, the caller has to iterate inside of
+    proving.patching.apply_mistake. A Rule of the kind "noise" is that of GenerationConfig.coupled.
 
     config: the GenerationConfig, of which the Rule replaces the accept/reject rule
     pair, prompt: the Pair of models, and the Prompt that they continue
@@ -112,7 +113,7 @@ def rounds_with_rule(rule, config, pair, prompt):
         return run.loop(target, adapt_drafter(drafter, rule.decide), *values, **options)
 
     rng = RoundRng(prompt.seed, len(prompt.ids))
-    K = partial(rng.begin_round, run.K)
+    K = partial(rng.begin_round, run.K)  # returns K, and seeds the Rng for the round
     return replace(run, loop=loop, K=K, rule=rule.decide).rounds(rng)
 
 

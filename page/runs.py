@@ -211,7 +211,8 @@ def progress_watcher(tell, n_tokens):
 
 def write_text(describe, pair, request, tell, mode):
     """Decode a Request with each decoder of a mode, a key of DECODERS, and send progress to the
-    page. Returns all that the page shows of the run, the dict of page.report.report_data.
+    page. Returns all that the page shows of the run, the dict of page.report.report_data. A Request
+    may prescribe coins, and settings that change from a token on.
 
     describe: a function (prompt, **settings) -> dict that says how a run was made
     tell: a function (**line) that sends the page a line; pair: the decoding.load.Pair to run
@@ -223,8 +224,8 @@ def write_text(describe, pair, request, tell, mode):
     for decoder in decoders:
         run = config.new_run(pair, prompt, decoder)
         run.warm_up()
-        schedule = Schedule(run, request.changes)
-        new_rng = partial(RecordingRng, prompt.seed, request.coins)
+        schedule = Schedule(run, request.changes)  # K and settings as of each token
+        new_rng = partial(RecordingRng, prompt.seed, request.coins)  # records random numbers
         run = replace(run, K=schedule.next_K, to_probs=schedule.to_probs, new_rng=new_rng)
         watcher = Notes(run)
         results[decoder] = run.finish(watcher, progress)
@@ -241,8 +242,8 @@ def measure_pair(describe, pair, request, tell):
     `describe` and `request`, which all ANSWERS take, are unused. Returns a dict:
 
     c: the seconds of drafting a token, divided by target_seconds
-    v: a list, for 0, 1, 2, ... drafts: the seconds of the rest of a round, divided by
-        target_seconds. It never decreases: a v below that of a smaller K is noise.
+    v: a list, 1.0 for no draft, then for 1, 2, ... drafts: the seconds of the rest of a round,
+        divided by target_seconds. It never decreases: a v below that of a smaller K is noise.
     turns: a list with the {"c", "v"} of each turn of the measurement
     target_seconds: the seconds of a round of the target alone
     """
@@ -264,7 +265,7 @@ def cost_data(costs):
     median_v = [statistics.median(v for _, v in costs_of_K) for costs_of_K in costs]
     return {
         "c": statistics.median(c for costs_of_K in costs for c, _ in costs_of_K),
-        "v": list(accumulate([1.0, *median_v], max)),
+        "v": list(accumulate([1.0, *median_v], max)),  # the largest so far
     }
 
 

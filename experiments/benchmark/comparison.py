@@ -159,8 +159,9 @@ class Comparison:
     acceptance_probability: float | None = None
 
     def run_of(self, variant, seed, prompt, repeat=0, **changes):
-        """Return the Run that decodes the prompt with a Variant. For the first Variant with K auto,
-        measures the costs of rounds, in about a second.
+        """Return the Run that decodes the prompt with a Variant, accepting drafts with a fixed
+        probability if --synthetic_acceptance says so. For the first Variant with K auto, measures
+        the costs of rounds, in about a second.
 
         seed, prompt, repeat: three ints that decide the random numbers; prompt: the prompt's number
         changes: fields of the Run that differ from those of self.run
@@ -168,6 +169,7 @@ class Comparison:
         pair = replace(self.run.pair, draft=self.drafts.get(variant.draft))
         rule, K = RULES[variant.verification], variant.K
         if K == AUTO:
+            # later calls find the costs that the first has measured
             K = new_auto_k(pair.target, pair.draft, self.run.to_probs, rule)
         if self.acceptance_probability is not None:
             verdict_seed = stream(Purpose.VERDICT, seed, prompt, repeat)

@@ -278,7 +278,8 @@ def milliseconds_per_round(measurements: list[Measurement]):
 
 
 def result_row(variant, measurements, n_same=1, **about):
-    """Return one row of the results (a dict) for a Variant with a draft.
+    """Return one row of the results for a Variant with a draft, a dict: what was measured,
+    estimated, predicted and counted, and in "withheld" {column: why its figure is not published}.
 
     measurements: {Variant: [Measurement of each prompt]}, with PLAIN among the variants
     n_same: how many repeats of a prompt make the same random decisions. All repeats of greedy
@@ -296,7 +297,7 @@ def result_row(variant, measurements, n_same=1, **about):
     rounds = [measurement.rounds for measurement in speculative]
     longest_draft = MAX_K if K == AUTO else K
     counts = round_columns(rounds, longest_draft)
-    h = None  # the share of rounds with a draft
+    h = None  # the share of rounds with a draft; unknown if K changes, as nothing is predicted then
     if K != AUTO:
         is_model = not speculative[0].is_lookup
         n_rounds = sum(counts["accepted_histogram"])  # each round is counted once
