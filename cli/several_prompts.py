@@ -90,7 +90,7 @@ def print_speed_of_workers(n_tokens, seconds):
 
 
 def print_totals(totals, n):
-    """Print the speed of each decoder, and with two decoders the ratio of the speeds.
+    """Print each decoder's speed; the ratio of two; and if n > 1, that batches lessen the gain.
 
     totals: {decoder: (number of tokens, seconds)} of all prompts together
     n: how many prompts were decoded at a time

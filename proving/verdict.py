@@ -165,8 +165,8 @@ def expected_kept(target, draft_model, K, block):
 
 
 def complete_texts(texts, target, n_tokens, end=None):
-    """Let the target complete texts in every possible way, to n_tokens or to the token `end` (None:
-    no token ends a text). Takes and returns {text, a tuple of tokens: probability}.
+    """Let the target complete texts in every way, also those of probability 0, to n_tokens or to
+    the token `end` (None: no token ends a text). Takes and returns {text, a tuple: probability}.
 
     target: a function from a text to the distribution of its next token, [n_vocab]
     """

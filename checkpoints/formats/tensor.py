@@ -55,8 +55,8 @@ class Tensor:
         return array
 
     def read(self, dtype):  # -> [*shape]
-        """Read the tensor into memory, as an array of `dtype`. Raises InputError if it holds NaN or
-        infinity.
+        """Read the tensor into memory, as an array of `dtype`. Raises InputError if it holds NaN,
+        infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large for dtype becomes infinity, refused
             array = np.array(self.numbers(), dtype=dtype, order="C", subok=False)  # no memmap
