@@ -14,7 +14,7 @@ from checkpoints.vocabulary import load_encoder, read_merges
 
 
 def write_gguf(folder, path):
-    """Write the model of a checkpoint folder, in float32, and its tokenizer into one GGUF file, with
+    """Write the model of a checkpoint folder, in float32, and its tokenizer into one GGUF file, by
     the package gguf.
 
     folder: a Path. path: of the file, a str. Raises InputError if the folder cannot be read
