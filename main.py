@@ -105,7 +105,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 def dispatch(arguments):
     """Run the command that the words (a list of str) begin with, or `generate` if they begin with a
-    flag or are empty. Raises InputError for an unknown command, and what the command raises.
+    flag (not --version) or are empty. Raises InputError for an unknown command, and its errors.
     """
     if arguments == ["--version"]:
         print(VERSION)

@@ -84,7 +84,8 @@ def schedules_to_try(weight, layout, rows):
     # of a smaller weight, nothing would be left for a second thread once it has begun
     can_share = weight.size > HEAD_START
     if is_uncut:
-        # a thread multiplies rows of the weight: contiguous, with enough results to release the GIL
+        # each thread gets some of the weight's rows: they must be contiguous, and its n_out results
+        # for each row of x so many that NumPy releases the GIL
         can_share = can_share and not weight.transposed and weight.n_out > GIL_RELEASE_SIZE
     thread_counts = {1, min(MEDIUM_THREADS, N_THREADS), N_THREADS} if can_share else {1}
     rows_at_a_time = (ALL,) if is_uncut else ROWS_AT_A_TIME[rows]

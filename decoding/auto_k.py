@@ -90,7 +90,7 @@ class AutoK:
         """
         if len(self.costs) == 1:  # nothing can be drafted
             return 0
-        a = self.accepted / self.examined
+        a = self.accepted / self.examined  # above 0 from the beginning: see PRIOR
         speedups = self.speedups(a)
         best = max(range(1, len(self.costs)), key=lambda K: speedups[K])
         # a plus its standard error: a little bad luck does not end drafting

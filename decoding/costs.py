@@ -77,7 +77,7 @@ def measure_costs_in_turns(target, draft, to_probs, Ks, n_rounds, turns, rule=ve
         before = timer.time_rounds(0, n_rounds)
         rounds = {K: timer.time_rounds(K, n_rounds) for K in Ks}
         after = timer.time_rounds(0, n_rounds)
-        plain = sum(medians(before + after))
+        plain = sum(medians(before + after))  # of drafting, which is 0, and of the rest
         plain_seconds.append(plain)
         for K in Ks:
             drafting, rest = medians(rounds[K])
@@ -91,8 +91,8 @@ def medians(rounds):
 
 
 def measure_round_costs(target, draft, to_probs, rule):
-    """Measure [cost of a round of 0, 1, 2, ... drafts], up to the largest K that is possible. Costs
-    are multiples of a round without drafts, so the first is 1.
+    """Measure [cost of a round of 0, 1, 2, ... drafts], up to MAX_K or the most that the draft can
+    propose. Costs are multiples of a round without drafts, so the first is 1.
 
     target: a Model; draft: a Draft; to_probs: SamplingParams; rule: a function like sampling.verify
     """

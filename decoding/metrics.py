@@ -74,6 +74,6 @@ def summary(config, pair, prompt, results):
             from decoding.text_difference import explain_difference, shared_noise_scores  # rare
 
             noisy = partial(shared_noise_scores, config.to_probs, prompt.seed)
-            score = noisy if config.coupled else None
+            score = noisy if config.coupled else None  # None: greedy, by the logits
             compared["difference"] = explain_difference(pair.target, prompt.ids, *texts, score)
     return compared

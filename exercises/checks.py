@@ -596,7 +596,8 @@ def check_cached_14(answer):
 def check_n_read(answer, model, drafts):
     """Raise WrongAnswer if cached_14 lets a model read more tokens than a loop with caches needs.
 
-    model: the draft model, text -> [n_vocab]; the target is counting_model
+    answer: the function cached_14, as in mine.py; model: the draft model, text -> [n_vocab]. The
+        target is counting_model.
     drafts: how good the drafts are, in words for the message
     """
     ids, n_tokens, K = [0, 1, 2, 0], 7, 2

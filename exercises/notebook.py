@@ -100,7 +100,8 @@ class UncachedModel:
 
     def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
         """Read the last n_new of the ids, and return the distribution after each. Adds the call to
-        passes, and n_new to n_read. cache: of self.model (from new_cache), holds the ids before
+        passes, and n_new to n_read. cache: of self.model (from new_cache); it holds the ids before,
+        and then these, too
         """
         self.passes += 1
         self.n_read += n_new

@@ -121,7 +121,7 @@ def decode_with_rule(rule, config, pair, prompt, tell):
     """Decode a Prompt under a Rule, otherwise as a GenerationConfig says. Calls tell(), without
     arguments, after every round. Returns a dict:
 
-    tokens, sources, shown: three lists: the id of each token, where it came from, and its text
+    tokens, sources, shown: three lists: the id of each token, its Round.sources, and its text
     tokens_per_pass: tokens per round, or None if there was no round
     error: None, or the error with which a mistake ended the text, in words
     """

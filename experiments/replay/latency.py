@@ -64,7 +64,8 @@ class Latency:
 
     def verify_cost(self, n_drafted):
         """Return v(n_drafted + 1), the cost of a target pass over n_drafted + 1 rows, in target
-        passes over one row, as a float: 1 if nothing was drafted.
+        passes over one row, as a float: 1 if nothing was drafted, else interpolated between
+        the K of self.points. Above the largest K it is that of the largest.
         """
         costs = [v for _, v in self.points.values()]
         # without a drafted token it is a pass over one row, which costs 1

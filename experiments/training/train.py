@@ -258,13 +258,16 @@ def train_head(settings, name, new_head, tokens_per_step=4096, **notes):
     config = read_config(folder)
     models.seed_weights(settings.seed)
     head = new_head(config)
-    losses = trainer.make_distillation_losses(models.read_model(folder))
+    first_loss, second_loss = trainer.make_distillation_losses(models.read_model(folder))
     training_texts = texts.TrainingTexts.read(
-        settings, folder, written=True, tokens_per_step=tokens_per_step
+        settings,
+        folder,
+        written=True,  # with the texts of `samples`
+        tokens_per_step=tokens_per_step,
     )
     run_name = f"{name}-{folder.name}"
     run = trainer.Trainer(head, settings, training_texts, run_name, teacher=teacher_fingerprint)
-    run.train(*losses, config.n_ctx)
+    run.train(first_loss, second_loss, config.n_ctx)
     path = folder / f"{name}.safetensors"
     models.write_tensors(head, path, target=teacher_fingerprint, **notes)
 
