@@ -48,8 +48,8 @@ def ceil_div(a, b):
 
 @cache
 def ranges(n, n_threads, ahead):
-    """Cut 0 to n into n_threads ranges [(start, end)], without `end`. The first range is longer by
-    `ahead` than the others, which are empty if n is no more than `ahead`.
+    """Cut 0 to n into n_threads ranges [(start, end)], without `end`. The first, the caller's, has
+    `ahead` more than the others, which begin later; they are empty if n is no more than `ahead`.
 
     >>> ranges(10, 3, 4)
     [(0, 6), (6, 8), (8, 10)]
@@ -118,7 +118,7 @@ def worker_loop(inbox, bell):
 
 
 def off_cpu():
-    """Seconds that this thread was off the CPU; only differences of two calls have a meaning."""
+    """Seconds that this thread was off the CPU: take the difference of two calls."""
     return time.perf_counter() - time.thread_time()
 
 

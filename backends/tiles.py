@@ -238,7 +238,7 @@ class Tiles:
         """Copy an array [n_in, n_out] into Tiles. empty(shape, dtype) -> array allocates memory."""
         n_in, n_out = weight.shape
         width = min(kernel.layout.width, n_out)
-        n_parts = count_parts(n_in, n_out, kernel)
+        n_parts = count_parts(n_in, n_out, kernel)  # of each column; it divides n_in
         n_whole, n_left = divmod(n_out, width)  # tiles that are full, columns in the last tile
         memory = empty((padded_size(n_in, n_out, kernel.layout),), weight.dtype)
         tiles = view_as_tiles(memory, n_in, n_parts, replace(kernel.layout, width=width))

@@ -138,6 +138,7 @@ def examine_model(folder, config, tensors, load_model, load_heads, report):
     report.try_step(require_logit_spread, folder, model)
     for name, load_head in load_heads.items():
         if (folder / name).is_file() and report.try_step(load_head, folder, model):
+            # load_head refuses a head of other weights
             report.compared.append(f"{name}: which weights it was trained on")
     if config != SIZES["124M"]:
         report.not_compared.append("what the model computes")

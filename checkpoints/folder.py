@@ -118,7 +118,7 @@ def read_config(folder):
     if shape["n_embd"] % shape["n_head"]:
         raise InputError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
     supported = SUPPORTED | {"n_inner": [None, 4 * shape["n_embd"]]}
-    for name, allowed in supported.items():
+    for name, allowed in supported.items():  # the last one allowed is GPT-2's
         if name in values and values[name] not in allowed:
             raise InputError(
                 f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed"

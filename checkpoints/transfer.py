@@ -121,8 +121,8 @@ def download_rest(url, name, part, record):
     elif n_have == stated["size"]:
         return
     with request(url, n_have, stated) as reply:
-        # useless if the file is another: 206 (its bytes from n_have on), and 416 (it has no such
-        # byte), whose Content-Range begins nowhere
+        # 206 sends the bytes from n_have on, useful only if the file is still the same; 416 says
+        # that there are none, so that the file is another
         is_resumed = can_resume and continues_download(reply, n_have, stated)
         if reply.status_code in (206, 416) and not is_resumed:
             part.unlink(missing_ok=True)

@@ -88,7 +88,8 @@ class Eagle(Model):
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
         """Join the hidden state before each token with the token's embedding; project to n_embd."""
-        hidden = cache.hidden[cache.length : cache.length + len(new)]  # [n_new, n_hidden]
+        # [n_new, n_hidden]; row i of cache.hidden is the state before position i
+        hidden = cache.hidden[cache.length : cache.length + len(new)]
         hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)
         tokens = super().embed(new, cache)  # the target's embeddings, [n_new, n_hidden]
         x = self.backend.xp.concatenate([hidden, tokens], axis=1)

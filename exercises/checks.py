@@ -117,7 +117,8 @@ def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
 def require_kept(n_kept, expected, case, figures):
     """Raise WrongAnswer if fewer drafts are kept than expected. n_kept, expected: mean numbers
 
-    case, figures: what is checked, and how many drafts are kept, both in words for the message
+    case, figures: what is checked, and how many drafts are kept (after a comma), both in words for
+        the message
     """
     problem = f"{case}: the distribution is right{figures}; expected more"
     require(n_kept >= expected - 1e-9, problem)
@@ -346,8 +347,8 @@ def enumerate_single_token(answer, p, q, n_drafts=1):
     Raises WrongAnswer if the answer never samples, if it calls a token a draft that was not sampled
     from q, or, for p and q with which drafts can be counted, if it samples more than n_drafts.
     """
-    # Something else may be sampled from the numbers in q, too: a replacement, if q is p or the
-    # residual, or a coin, if q has two numbers. Then drafts cannot be counted.
+    # Not every call of sample(q) need draw a draft: it may draw a replacement, if q is p or the
+    # residual, or decide a coin, sample([r, 1 - r]), if q has two tokens. Then none are counted.
     q_is_used_twice = any(np.array_equal(row, q) for row in (p, residual(p, q)))
     only_drafts_come_from_q = len(p) > 2 and not q_is_used_twice
 

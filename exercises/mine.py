@@ -100,7 +100,7 @@ def catch_up_8(ids, cache, n_last, forward):
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """speculative_9 with a cache for each model: each model reads a token once, unless the token
-    was rejected. (In the last rounds the target may read a few tokens again.)
+    was rejected. (In the last rounds, where drafts are shorter, the target may read a few again.)
 
     target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
     row for each new id, as `forward` in catch_up_8. An empty cache is

@@ -168,8 +168,8 @@ def first_token_distribution(p, q, mistake=None):
     """
 
     def run(rng):
-        """Return the first token of one branch, with K = 1 after the prompt [0]. Of 2 tokens to
-        write, because a round before the last token drafts nothing.
+        """Return the first token of one branch, with K = 1 after the prompt [0]. The loop has 2
+        tokens to write, because a round that writes the last token drafts nothing.
         """
         drafter = NeuralDrafter(ConstantModel(q), TO_PROBS, rng)
         rounds = speculative(ConstantModel(p), drafter, [0], 2, 1, TO_PROBS, rng)

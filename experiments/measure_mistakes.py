@@ -44,7 +44,7 @@ class MuseumSettings(Models):
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
 
     def load_pair(self):
-        """Load the Pair, with plain kernels. Raises InputError if it cannot be loaded."""
+        """Load the Pair, with plain kernels: runs round alike. Raises InputError if it fails."""
         spec = spec_from(self, self.target_model_size, [self.draft_model_size])
         return replace(spec, kernels="plain").load().pair(self.draft_model_size)
 

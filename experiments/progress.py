@@ -22,10 +22,10 @@ def progress(items, total, name, unit):
     more.
 
     total: how many items there are
-    name, unit: texts to show: what is done; what the items are, in the plural
+    name, unit: texts, for "NAME: 3 of 10 UNIT"
     """
     bar = {"desc": name, "unit": f" {unit}", "leave": False, "disable": None}
-    say(f"{name}: 0 of {total} {unit}")
+    say(f"{name}: 0 of {total} {unit}")  # which is silent on a terminal
     time_of_note = time.monotonic()
     for n_done, item in enumerate(tqdm(items, total=total, **bar), 1):
         yield item

@@ -171,6 +171,7 @@ class ReaderModule:
         n_vocab, n_tokens, K = pair[0].config.n_vocab, case.toy_n_tokens, case.toy_K
         run = partial(self.run_loop, n_vocab, *models, TOY_PROMPT, n_tokens, K, end=TOY_END)
         try:
+            # run_loop guards each call; this also names what the enumeration finds wrong
             with self.guard("speculative_9"):
                 texts = enumerate_branches(run)  # calls run(rng) for each branch
         except Unwritten:

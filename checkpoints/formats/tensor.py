@@ -105,8 +105,8 @@ def require_contiguous(path, tensors, begin=0):
 
 
 def has_right_size(tensor):
-    """Whether a Tensor's size is that of its shape and dtype. A dtype that cannot be read may have
-    any size from 0 on.
+    """Whether a Tensor's size is that of its shape (at most MAX_AXES axes) and dtype. A dtype that
+    cannot be read may have any size from 0 on.
     """
     if len(tensor.shape) > MAX_AXES or tensor.size < 0:
         return False

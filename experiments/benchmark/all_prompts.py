@@ -42,6 +42,7 @@ def measure_all_prompts(settings, models, target, lines):
     for temperature in settings.temperatures():
         about = {"target": target, "temperature": temperature, "skipped_prompts": n_skipped}
         about |= settings.label_columns()
+        # repeats that write the same text: they count as one
         n_same = settings.repeats if settings.repeats_are_equal(temperature) else 1
         of_prompts = [measured[task] for task in tasks if task.temperature == temperature]
         rows += variant_rows(settings.variants(), of_prompts, n_same, about)

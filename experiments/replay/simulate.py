@@ -146,7 +146,8 @@ def prepare_drafters(draft, log, seed, rule="token"):
     new_drafters = []
     bar = tqdm(log.texts, desc="draft", leave=False, disable=None)
     for i, text in enumerate(bar):
-        # a ratio and a coin for each token id of prompt and text; nothing in the prompt is drafted
+        # for each token id of prompt and text a coin, and its ratio q / p: a draft is the recorded
+        # token if the coin is below the ratio. Nothing in the prompt is drafted
         in_prompt = np.zeros(len(text.prompt))
         ratios = np.concatenate([in_prompt, measure_ratios(model, text, to_probs)])
         coins = np.random.default_rng(stream(Purpose.REPLAY, seed, i)).random(len(ratios))
@@ -195,7 +196,8 @@ def replay_draft(name, draft, log, Ks, seed, latency, rule="token"):
 
 def replay_row(rounds_of_texts, K, latency):
     """Return {column: value} for one K: acceptance rate, tokens per target pass, projected speedup,
-    with their intervals, costs and counts, over all texts.
+    with their intervals, costs and counts, over all texts. If the Latency does not know K, speedup
+    and costs are None, and "withheld" is {"projected_speedup": why}.
 
     rounds_of_texts: for each text the list of its Rounds; latency: the Latency of the draft
     """

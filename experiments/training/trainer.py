@@ -188,8 +188,8 @@ class Trainer:
     def save(self, **changed_origin):
         """Write the checkpoint, atomically; a missing folder is made.
 
-        changed_origin: entries of self.origin, {name: str}, what the run began with, that differ in
-            the run that will resume from it. They decide the name of the file.
+        changed_origin: {name: str}, what the run that will resume from it begins with, where that
+            differs from self.origin. The file's name depends on it.
         """
         state = {
             "model": self.model.state_dict(),
