@@ -72,7 +72,7 @@ def layouts_to_try(weight):
     """The layouts to time for a Weight: [Layout], uncut first, then in tiles of several widths."""
     widths = [width for width in WIDTHS if width < weight.n_out]
     tiles = [Layout(width, by_column) for width in widths for by_column in (False, True)]
-    wide = [Layout(WIDE)] if weight.n_out > MANY_COLUMNS else []  # for long rows: not by column
+    wide = [Layout(WIDE)] if weight.n_out > MANY_COLUMNS else []  # not by column
     return [Layout(ALL), *tiles, *wide]
 
 
@@ -258,7 +258,7 @@ def best_layout(layouts, times_of_one, times_of_few):
 
 def best_schedule(weight, times):
     """The Schedule of the Candidate with the least time for a Weight. But one thread for a large
-    weight, or several for a smaller one, must be MIN_GAIN times as fast as the alternative.
+    weight, or several for a smaller one, must be MIN_GAIN times as fast: times are noisy.
     times: [{Candidate: seconds}], a dict for each number of rows, which all count equally
     """
     is_large = weight.size > LARGE_WEIGHT

@@ -93,8 +93,8 @@ class Bell:
         if self.patient and queue.empty():
             self.spin()
         item = queue.get()
-        # last: a thread that sleeps is woken by the put, before the ring. A ring that comes even
-        # later merely cuts the next spin short
+        # Only now: the put may have woken this thread before the ring. A ring that comes even later
+        # merely cuts the next spin short
         self.rung[0] = False
         return item
 

@@ -137,8 +137,8 @@ ROW_BY_ROW = Kernel.on(1, Layout(ALL), EXACT_ROWS)  # so, and on one thread, unc
 
 
 def rows_per_group(n_rows, max_size):
-    """How many of n_rows rows to multiply at a time: max_size for one row, else at most max_size,
-    for few groups and few rows of zeros in the last; but four, which are faster, instead of three.
+    """How many of n_rows rows to multiply at a time: max_size for one row, else the size of the
+    fewest equal groups of at most max_size; but four, faster even with a row of zeros, for three.
 
     >>> rows_per_group(10, 8), rows_per_group(12, 8), rows_per_group(3, 9)
     (5, 6, 4)
@@ -168,6 +168,7 @@ def count_parts(n_in, n_out, kernel):
     n_parts = 1
     while n_in % (2 * n_parts) == 0:
         is_large = n_in // n_parts * width > TILE
+        # for few results NumPy keeps the GIL, and the threads would wait for each other
         holds_gil = is_shared and n_parts * n_results <= GIL_RELEASE_SIZE
         if not (is_large or holds_gil):
             break
@@ -332,7 +333,7 @@ class Uncut:
         n_rows, (n_in, n_out) = len(x), self.shape
         if 1 < n_rows < MANY:
             x = pad_rows(x, ROWS_AT_ONCE)  # four rows at once are faster than two
-        ahead = HEAD_START // n_out if n_rows < MANY else 0  # extra rows: this thread begins first
+        ahead = HEAD_START // n_out if n_rows < MANY else 0  # more rows of W for this thread
         n_threads = self.kernel.schedule(n_rows).n_threads
         # x @ W = x[:, :h] @ W[:h] + x[:, h:] @ W[h:]: one product for each of n_threads parts, even
         # if fewer threads are free, so that the bits of the sum do not depend on that

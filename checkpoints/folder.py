@@ -18,7 +18,7 @@ SHARDS_INDEX = "model.safetensors.index.json"
 
 
 def read_tf_checkpoint(path):
-    """Read OpenAI's .index file at a Path: {name: Tensor}. Its reader is only imported here."""
+    """Read OpenAI's .index file at a Path: {name: Tensor}. Only here its reader is needed."""
     from checkpoints.formats.tf_checkpoint import read_table
 
     return read_table(path)

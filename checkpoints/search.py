@@ -68,7 +68,7 @@ def find_folder(size, models_dir=MODELS_DIR, download=False):
 
         if model := fetch_if_wanted(size, models_dir, download):
             return model
-    if folder and size not in REPOSITORIES:  # if it is: the error offers a download
+    if folder and size not in REPOSITORIES:  # for one of these, the error offers a download
         return folder  # reading it will say what is missing
     raise InputError(not_found_message(size, models_dir, folder))
 

@@ -141,7 +141,7 @@ def call(command, words, program=None):
     groups, takes_words = groups_of(command)
     asks_for_markdown = words == ["--help=markdown"]
     if not asks_for_markdown:
-        words = normalize_words(words, flags, takes_words)
+        words = normalize_words(words, flags, takes_words)  # None if a word asks for help
     if asks_for_markdown or words is None:
         from cli.help import format_help, format_markdown  # here: a run needs no help
 

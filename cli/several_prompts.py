@@ -77,7 +77,7 @@ def generate_several(texts, settings, output):
 
 def usable_batch_size(settings, output):
     """How many prompts to decode together: --batch_size, but 1 with --K auto or --mistake."""
-    # K auto is chosen for a text alone, and a mistake is made in the code of this process
+    # K auto is chosen for one text, and a mistake changes this process's code during one run
     if settings.mistake or (settings.K == AUTO and settings.speculates):
         return 1
     return output.batch_size

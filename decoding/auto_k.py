@@ -80,7 +80,7 @@ class AutoK:
         """[expected speedup over plain decoding] for K = 0, 1, 2, ..., one for each of self.costs.
         a: the acceptance rate
         """
-        h = self.rounds_drafted / self.rounds_asked
+        h = self.rounds_drafted / self.rounds_asked  # the share of rounds with a draft
         # a cost is that of a whole round, with its drafts: it stands for v, and c is 0
         return [speedup(a=a, K=K, c=0, v=cost, h=h) for K, cost in enumerate(self.costs)]
 

@@ -54,7 +54,7 @@ class Stopwatch:
         The time that the caller takes between two rounds is not counted.
         """
         while True:
-            self.spent.update(draft=0.0, target=0.0)
+            self.spent.update(draft=0.0, target=0.0)  # next(rounds) adds to it
             begin = time.perf_counter()
             this_round = next(rounds, None)
             elapsed = time.perf_counter() - begin

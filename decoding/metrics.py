@@ -46,7 +46,9 @@ class Tally:
             "tokens_per_target_pass": len(self.ids) / self.n_rounds,
         }
         if self.overlap is not None:
-            figures["usual_acceptance_rate"] = rate(self.overlap)  # of the token rule
+            figures["usual_acceptance_rate"] = rate(
+                self.overlap
+            )  # the token rule's, by expectation
         return figures
 
 

@@ -37,7 +37,7 @@ class NGramDrafter:
         tokens follow the match, they are repeated, as the text may be looping.
         """
         draft = []
-        string = as_string(ids) if k else ""
+        string = as_string(ids) if k else ""  # one character for each id
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
             # only matches that end before the last token: a token must follow
             start = string.rfind(string[-n:], 0, len(string) - 1)

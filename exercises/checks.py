@@ -198,7 +198,7 @@ class ModelArgument:
         )
         cache.ids += new_ids
         ids_read[:] = cache.ids
-        if len(cache.ids) >= self.n_prompt:  # prefill is free: an answer may do it apart
+        if len(cache.ids) >= self.n_prompt:  # reading less than the prompt is free
             self.n_passes += 1
         lengths = range(n_known + 1, len(cache.ids) + 1)
         return np.array([self.model(cache.ids[:length]) for length in lengths])
@@ -435,7 +435,8 @@ def rounds_to_check():
     yield ModelByLength(P), ModelByLength(), 0
     # some tokens have no probability
     yield ModelByLength([0, 0.5, 0.5], bonus, P), ModelByLength(Q, [0.5, 0.5, 0]), 2
-    # two tokens replace a rejected one, in proportions that depend on the token before
+    # two tokens replace a rejected one; under the block rule their proportions depend on the first
+    # drafted token
     target = ModelByLength(P, [0.5, 0.4, 0.1], bonus)
     yield target, ModelByLength([0.55, 0.3, 0.15], [0.2, 0.2, 0.6]), 2
     # certain, and right
@@ -451,6 +452,7 @@ def describe_round(target, draft_model, K):
     the length of the text only. target, draft_model: functions of a text -> [n_vocab]
     """
     case = f"K = {K}" if K else "an empty draft"
+    # without the row of the bonus, whose p says little
     if K and isinstance(target, ModelByLength):
         for name, model in (("p", target), ("q", draft_model)):
             case += f", {name} = " + ", ".join(format_probs(row) for row in model.rows[:K])
@@ -472,7 +474,7 @@ def check_round(answer, block):
 
     def rule(draft, p, q, rng):
         """Call the answer as the loop calls sampling.verify. Returns (n_accepted, token). Raises
-        WrongAnswer if the answer samples from q.
+        WrongAnswer if the answer samples from q. rng: a CheckedRng, with `samples` of the round
         """
         # copies, because a rule may change what it is given
         result = answer(list(draft), p.copy(), q.copy(), rng.sample, rng.accept)
@@ -589,7 +591,9 @@ def check_speculative_9(answer):
 def check_cached_14(answer):
     """Raise WrongAnswer unless cached_14 is exact, with as few passes and tokens as needed."""
     check_loop(answer, with_cache=True)
-    always_wrong = lambda ids: counting_model([*ids, 0])  # the right token of the next place
+    always_wrong = lambda ids: counting_model(
+        [*ids, 0]
+    )  # right one place later: it depends on the length
     for drafts, model in (("right", counting_model), ("wrong", always_wrong)):
         check_n_read(answer, model, f"every draft {drafts}")
 

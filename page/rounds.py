@@ -141,7 +141,7 @@ class Notes:
         coins = []  # the block rule tosses for all drafts together
         if not self.in_blocks:
             coins = coins_of_drafts(p_drafted, q_drafted, tossed[first:], this_round.examined)
-        # if the coins are those of the drafts, the rule tossed one for each, in their order
+        # the rule tossed a coin for each examined draft, in order; None: no coin of its own
         numbers = [None if u is None else first + i for i, u in enumerate(coins)]
         return Note(
             round=replace(this_round, q=None, p=None),

@@ -252,6 +252,7 @@ def measure_pair(describe, pair, request, tell):
     turns = (tell() for _ in range(TURNS))  # each item is asked for when its turn begins
     plain_seconds, costs_of_K = measure_costs_in_turns(target, draft, GREEDY, Ks, ROUNDS, turns)
     costs = list(costs_of_K.values())  # for each K, [(c, v)] of every turn
+    # cost_data takes for each K a list of turns, here of one
     by_turn = [cost_data([[cost] for cost in costs_of_turn]) for costs_of_turn in zip(*costs)]
     target_seconds = statistics.median(plain_seconds)
     return cost_data(costs) | {"turns": by_turn, "target_seconds": target_seconds}
@@ -274,6 +275,7 @@ def tell_rules(describe, pair, request, tell):
     sends the page {"row": a dict of compare_rules, "done": rules so far, "total": rules}. Returns
     {}: all has been sent. `describe`, which all ANSWERS take, is unused.
     """
+    # compare_rules calls tell() after each round, which raises an error if the page is gone
     rows = compare_rules(request.config(), pair, request.to_prompt(pair), tell)
     for n_done, row in enumerate(rows, 1):
         tell(row=row, done=n_done, total=len(ALL_RULES))

@@ -196,7 +196,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def read_body(self):
         """Read and return the request's body, bytes. Raises RequestError if its Content-Length is
-        missing, no number or above MAX_BYTES, or if fewer bytes arrive in time.
+        missing, no number or above MAX_BYTES, if there is a Transfer-Encoding, or if fewer bytes
+        arrive in time.
         """
         length = self.headers.get("Content-Length")
         has_length = length and "Transfer-Encoding" not in self.headers

@@ -123,7 +123,7 @@ def parse_entries(raw):
     index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
     for _, handle in index:
         offset, size = read_handle(BytesIO(handle))
-        if offset != end:  # many handles to one block would be as many blocks to read
+        if offset != end:  # else one block could be named, and parsed, many times
             raise ValueError("blocks that are not side by side")
         entries |= parse_block(raw, offset, size)  # pairs (key, value)
         end = offset + size + TRAILER

@@ -69,8 +69,8 @@ class Loader(WorkerPlugin):
         worker.status = Status.running
 
     def load(self):
-        """Load the models, and set `models` and `description`. Raises RuntimeError if the files
-        here are not those of the sender.
+        """Load the models; set `models` and `description`, (machine, kernels) in words. Raises
+        RuntimeError if the files here are not those of the sender, InputError if one is missing.
         """
         from backends.machine import machine_name
 

@@ -200,7 +200,7 @@ class Comparison:
             for i in rng.permutation(len(self.variants)):
                 run = self.run_of(self.variants[i], seed, prompt, repeat)
                 timings[i] += measurements[i].measure_repeat(run)
-        # only greedy texts are the same for all variants, if the rule decides
+        # texts are the same for all variants if they are greedy, and no fixed probability decides
         comparable = self.run.to_probs.greedy and self.acceptance_probability is None
         plain_text = measurements[0].texts[-1]  # the first variant is PLAIN
         target, prompt_ids = self.run.pair.target, self.run.ids

@@ -58,8 +58,8 @@ def new_streaming_read(n_bytes):
     """Return a function without arguments that reads n_bytes of memory once, on all threads.
 
     Allocates the n_bytes, which should be more than the caches hold. Each thread reduces its part
-    to one number, so no matrix product can read a model's weights faster. NumPy asks for huge pages
-    for large arrays.
+    to one number, so no matrix product can read a model's weights faster. The memory has huge
+    pages, as the weights have, because NumPy asks for them.
     """
     parts = np.array_split(np.ones(n_bytes // 4, np.float32), N_THREADS)
     pool = ThreadPoolExecutor(N_THREADS)
@@ -154,8 +154,8 @@ def measure_passes(model, rows, repeats):
     and a long context, `repeats` times each; also a prefill, the parts of a pass, and a read of
     memory. Shows progress bars.
 
-    Returns the JSON object of the profile command, a dict: "rows" holds a dict for each context
-    length and number of tokens.
+    Returns the JSON object of the profile command, a dict: "bandwidth_gb_per_s", "weights_bytes",
+    "rows" (a dict for each context length and number of tokens), "prefill", "kernels", "breakdown".
     """
     n_bytes, synchronize = bytes_per_pass(model), model.backend.synchronize
     # memory and passes in turns, because other programs use the memory too

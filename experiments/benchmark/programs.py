@@ -155,7 +155,7 @@ def start_openvino(target: Path, draft: Path | None, K: int):
             write_openvino(draft, f"{folder}/draft")
             draft_model = genai.draft_model(f"{folder}/draft", "CPU", **options)
             scheduler = genai.SchedulerConfig()
-            scheduler.cache_size = 1  # GB
+            scheduler.cache_size = 1  # GB, enough for any text here
             drafting = {"draft_model": draft_model, "scheduler_config": scheduler}
             pipeline = genai.LLMPipeline(f"{folder}/target", "CPU", **options, **drafting)
             decoders["speculative"] = partial(write, pipeline, K)

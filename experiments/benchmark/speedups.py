@@ -172,13 +172,13 @@ def rule_estimates(variant, measurements):
     token_variant = dataclasses.replace(variant, verification="token")
     if variant == token_variant or token_variant not in measurements:
         return {"speedup_over_token": NOTHING, "tokens_per_pass_over_token": NOTHING}
-    speculative, by_token = measurements[variant], measurements[token_variant]
-    in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(speculative))
+    by_rule, by_token = measurements[variant], measurements[token_variant]
+    in_time = Estimate(median_seconds_by_prompt(by_token), median_seconds_by_prompt(by_rule))
     # both wrote equally many tokens, so the ratio of passes is that of tokens per pass
     passes_by_token = [len(measurement.rounds) for measurement in by_token]
-    in_passes = Estimate(passes_by_token, [len(measurement.rounds) for measurement in speculative])
-    in_time.withheld = why_withheld(speculative, in_time.interval)
-    in_passes.withheld = why_withheld(speculative, in_passes.interval)
+    in_passes = Estimate(passes_by_token, [len(measurement.rounds) for measurement in by_rule])
+    in_time.withheld = why_withheld(by_rule, in_time.interval)
+    in_passes.withheld = why_withheld(by_rule, in_passes.interval)
     return {"speedup_over_token": in_time, "tokens_per_pass_over_token": in_passes}
 
 

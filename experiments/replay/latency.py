@@ -102,13 +102,13 @@ def read_latencies(path, drafts, target, rule):
     path: a str; drafts: a list of names
     rule: "token" or "block", the rule of the rows that are used
     target: the target's name, or None if it is unknown. Then the rows of all targets are used if
-        they are of one target, else none.
+        they are of one target, else none. So, too, if several targets have this name.
     """
     rows = [row for row in read_rows(path) if row["K"] != AUTO and row["verification"] == rule]
     if target:
         rows = [row for row in rows if name_of(row["target"] or "") == target]
     if len({row["target"] for row in rows}) > 1:
-        rows = []  # the unknown target may be any of these
+        rows = []  # the target may be any of these
     latencies = {}
     for draft in drafts:
         costs = defaultdict(list)  # {K: [(c, v)]}

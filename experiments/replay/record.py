@@ -77,7 +77,7 @@ def record(settings: RecordSettings, output: LogFile):
         texts_and_places = zip(texts, missing)
         for text, i in progress(texts_and_places, len(missing), "recording", "texts"):
             lines.write(i, text)
-        # the file is complete from its first line to its last, between which the texts stand
+        # all texts are there, or run_prompts has raised InputError: add the first and the last line
         lines.finish([with_checksum(header)], [with_checksum({"end": len(prompts)})])
     skipped = f"({n_skipped} prompts skipped: too long)"
     print(f"{len(prompts)} texts of {n_tokens} tokens in {output.out} {skipped}")

@@ -145,15 +145,15 @@ def parse_own_log(path, header, lines):
     path: of the file, for messages; header: its first line, a dict
     lines: [("FILE, line N" for messages, JSON text)] of the lines after the header
     """
-    must_have = "checksum" in header
-    header = verify_line(header, f"{path}, line 1", must_have)
+    has_checksums = "checksum" in header  # then each line must have one
+    header = verify_line(header, f"{path}, line 1", has_checksums)
     check_fields(header, HEADER, path, EXPECTED)
     check_fields(header["settings"], SETTINGS, path, EXPECTED)
     fields = {name: header[name] for name in ("tokenizer", "n_vocab", "target", "settings")}
     log = Log([], **fields)
     records = []
     for place, line in lines:
-        records.append((place, verify_line(parse_json(line, place), place, must_have)))
+        records.append((place, verify_line(parse_json(line, place), place, has_checksums)))
     n_texts = len(records) - 1  # the last line is the end, which states their number
     if n_texts < 1 or records[-1][1] != {"end": n_texts}:
         raise InputError(f"{path}: is truncated, or more than one log; {EXPECTED}")

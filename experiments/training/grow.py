@@ -61,6 +61,7 @@ def grow(tensors, layers, rng, noise=0.0):
                 grown[f"h.{new}.{norm}.{part}"] = duplicate(tensors[f"h.{old}.{norm}.{part}"])
         for linear in ("attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"):
             duplicate_outputs = duplicate_qkv if linear == "attn.c_attn" else duplicate
+            # each input comes twice: two random parts of its weight, which add up to it
             weight = split_inputs(tensors[f"h.{old}.{linear}.weight"], rng)
             grown[f"h.{new}.{linear}.weight"] = duplicate_outputs(weight)
             bias = tensors[f"h.{old}.{linear}.bias"]

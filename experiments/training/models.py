@@ -134,8 +134,9 @@ def write_tensors(module, path, **notes):
 
 
 def write_model(model, folder):
-    """Write a GPT2 into a folder, a Path, as Hugging Face stores GPT-2: model.safetensors and
-    config.json. The output head is not written, because it is the token embedding.
+    """Write a GPT2 into a folder that exists, a Path, as Hugging Face stores GPT-2: config.json and
+    model.safetensors (by write_tensors). The output head is not written, because it is the token
+    embedding.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
     model.config.save_pretrained(folder)
@@ -182,6 +183,7 @@ class Eagle(nn.Module):
         for i in range(self.n_draft_tokens):
             hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
             hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
+            # what is guessed at the first i places belongs to drafts that began before the text
             yield i, teacher.logits(hidden[:, i:])
 
     def guess_hidden(self, hidden_before, embedded, keys, values):
@@ -215,7 +217,8 @@ class Eagle(nn.Module):
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one
         ones = torch.ones(n_seq, n_seq, dtype=torch.bool)
-        # keys[0]: the text, up to where the draft began
+        # Row i of the mask is for the token at position i. keys[0]: the text, up to where its draft
+        # began
         masks = [ones.tril(-n_before)]
         # keys[1], keys[2], ...: one token of the draft each, n_back positions before this one
         for n_back in reversed(range(n_before)):

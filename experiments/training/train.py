@@ -173,7 +173,7 @@ def train_target(settings: TargetSettings):
         source = settings.model_folder(settings.start)
     else:
         source = settings.output_folder(size)  # for the vocabulary
-    if settings.layers:
+    if settings.layers:  # given only with --start
         model = models.read_grown_model(source, settings.kept_layers(source), settings.seed)
     elif settings.start:
         model = models.read_model(source)
