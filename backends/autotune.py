@@ -103,8 +103,8 @@ def candidates_of(weight, layouts, rows):
 
 def arrange_weight(memory, weight, candidate):
     """View the array memory [n_in * n_columns] as a Weight in the Candidate's layout. Returns an
-    array, Uncut or Tiles, for `x @ arranged`. Its numbers do not matter, because only time is
-    measured. Columns at the end that fill no whole tile are left out.
+    array, Uncut or Tiles, for `x @ arranged`. Numbers do not matter, because only time is measured.
+    Columns at the end that fill no whole tile are left out. weight: its n_in, n_out, transposed
     """
     layout, schedule = candidate
     # fewer columns than the weight has, if it is a large output head
@@ -239,8 +239,8 @@ def choose_by_trial(weights, n_model, dtype):
 
 
 def best_layout(layouts, times_of_one, times_of_few):
-    """The Layout of [Layout] with the least time. The time for one row, as in drafting and plain
-    decoding, counts as much as the time for the few rows of a verification.
+    """The Layout of [Layout] whose fastest Candidate takes least time: the product of the time for
+    one row, as in plain decoding, and the mean time for the few rows of a verification.
 
     times_of_one: {Candidate: seconds} for one row; times_of_few: [{Candidate: seconds}], a dict for
         each small number of rows

@@ -163,8 +163,8 @@ class Console:
             self.add_to_totals(decoder, result)
 
     def add_to_totals(self, decoder, result):
-        """Add one text to the totals of its decoder, and print a line on stderr with its figures:
-        tokens, seconds, speed and acceptance.
+        """Add a text to self.totals[decoder], and print a line on stderr with its figures: tokens,
+        seconds, speed and acceptance.
 
         result: the dict that Run.finish returned for the text
         """

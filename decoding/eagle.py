@@ -87,7 +87,7 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
-        """Join the hidden state before each token with the token's embedding; project to n_embd."""
+        """Join the state in cache.hidden before each token with its embedding, to n_embd numbers."""
         # [n_new, n_hidden]; row i of cache.hidden is the state before position i
         hidden = cache.hidden[cache.length : cache.length + len(new)]
         hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)

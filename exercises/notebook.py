@@ -38,8 +38,8 @@ def match(p, q, sample, accept):
 
 
 def replace_from_p(p, q, sample, accept):
-    """Accept the draft with p(x)/q(x), else replace it by a sample from p, which is wrong. Returns
-    (token, is_draft).
+    """Sample a draft x from q, accept it with p(x)/q(x), else replace it by a sample from p, which
+    is wrong. Returns (token, is_draft). sample(p) -> token, accept(ratio) -> bool
     """
     x = sample(q)
     if accept(p[x] / q[x]):

@@ -179,7 +179,7 @@ def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab
         S = lacking.sum()
         # Sun et al. 2024; sampling.verify_block proves that this coin accepts t or more with P[t].
         if P[t] == 1 or accept(S / (S + 1 - P[t])):
-            # S is 0 only if p = q and P[t] = 1. Then P[t + 1] is 1 too, up to rounding, so that the
+            # Here S is 0 only if P[t] = 1 and p = q. Then P[t + 1] is 1, too, but for rounding: the
             # loop has ended before.
             return t, sample(lacking / S if S > 0 else p[t])
 

@@ -87,9 +87,9 @@ class RoundRng(Rng):
         self.seed, self.place = seed, place
 
     def begin_round(self, K, last_round):
-        """Begin the round after `last_round`, a Round: add its tokens to `place`, and seed the
-        generator anew by `place`. Returns K, unchanged: the loop calls this for the K of each
-        round, and so at the beginning of each round.
+        """Begin the round after `last_round`, a Round (at first the prefill, without tokens): move
+        `place` on by its tokens, and seed the generator anew by `place`. Returns K, unchanged: the
+        loop calls this for the K of each round, and so at the beginning of each round.
         """
         self.place += len(last_round.tokens)
         # every rule gets the same numbers at the same place of the text

@@ -310,7 +310,7 @@ def compute_saved_page(describe, pair, tell):
     settings = Request().settings
     greedy = Request(settings=settings | {"temperature": 0.0})
     sampled = Request(settings=settings | {"temperature": RANDOM})
-    data = ANSWERS["race"](describe, pair, greedy, tell)
+    data = ANSWERS["race"](describe, pair, greedy, tell)  # what the page shows of a run
     data["other"] = ANSWERS["race"](describe, pair, sampled, tell)
     data["costs"] = measure_pair(describe, pair, greedy, tell)
     data["rules"] = []

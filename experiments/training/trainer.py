@@ -57,7 +57,7 @@ def distillation_loss(teacher, distance, draft, ids, offset):
     ids: [batch, n_seq + 1], int64; offset: the position at which each row begins
     """
     with torch.no_grad():
-        hidden = teacher.hidden(ids[:, :-1], offset)
+        hidden = teacher.hidden(ids[:, :-1], offset)  # the last ids are for cross_entropy only
         p = teacher.logits(hidden)
     loss = 0
     # token i of a draft: its row j is for the target's position i + j
