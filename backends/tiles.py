@@ -204,7 +204,7 @@ def padded_size(n_in, n_out, layout):
 
 def view_as_tiles(memory, n_in, n_parts, layout):
     """View memory [n_in * n_tiles * width] as tiles [n_parts, n_tiles, depth, width], where depth
-    is n_in / n_parts. layout: a Layout with the width of the tiles, which are stored by row or column
+    is n_in / n_parts. layout: a Layout with the width of the tiles, each stored by row or column
     """
     n_tiles = len(memory) // (n_in * layout.width)
     depth = n_in // n_parts

@@ -87,7 +87,7 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
-        """Join the state in cache.hidden before each token with its embedding, to n_embd numbers."""
+        """Join the state before each token (cache.hidden) with its embedding; project to n_embd."""
         # [n_new, n_hidden]; row i of cache.hidden is the state before position i
         hidden = cache.hidden[cache.length : cache.length + len(new)]
         hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)

@@ -150,7 +150,7 @@ def drafter_13(n_vocab, sample):
     prompt but its last token; the target's cache is for heads like EAGLE's. propose gets the whole
     text each time, and returns a list of up to k tokens and q, an array [number of tokens,
     n_vocab]: row i is the distribution that token i was sampled from. A token that was chosen
-    without chance has a one-hot row.
+    without chance has a one-hot row; sample(q) -> token makes random ones.
     """
     raise NotImplementedError
 

@@ -329,8 +329,8 @@ def draw_overlap(p, q):
     axes = new_axes("token", "probability")
     axes.bar(tokens, overlap, 1, color=GREEN, alpha=0.35, label="in both")
     hatched = {"hatch": "///", "edgecolor": GREY, "facecolor": "none", "linewidth": 0}
-    axes.bar(tokens, q - overlap, 1, overlap, label="in q only", **hatched)
-    axes.bar(tokens, p - overlap, 1, overlap, color=ORANGE, alpha=0.35, label="in p only")
+    axes.bar(tokens, q - overlap, 1, bottom=overlap, label="in q only", **hatched)
+    axes.bar(tokens, p - overlap, 1, bottom=overlap, color=ORANGE, alpha=0.35, label="in p only")
     edges = np.arange(len(p) + 1) - 0.5
     axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
     axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")

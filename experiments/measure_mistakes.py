@@ -44,8 +44,9 @@ class MuseumSettings(Models):
     draft_model_size: str = flag("0.7M", "a size in models_dir, or a folder")
 
     def load_pair(self):
-        """Load the Pair, with plain kernels: runs round alike. Raises InputError if it fails."""
+        """Load the Pair. Raises InputError if it cannot be loaded."""
         spec = spec_from(self, self.target_model_size, [self.draft_model_size])
+        # no kernels chosen by time: the same rounding, and so the same texts, in every run
         return replace(spec, kernels="plain").load().pair(self.draft_model_size)
 
 

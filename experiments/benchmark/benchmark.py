@@ -88,7 +88,7 @@ class BenchmarkSettings(Machine, Sampling, Weights, Models, PromptFile):
                 "auto with --batch_size: expected numbers, as K auto decodes one text at a time"
             )
             raise SettingError("K", problem)
-        # not by `conflicts`, whose message could not say why
+        # not by a flag's `conflicts`, whose message could not say why
         prompt_flags = ("prompts", "n_prompts") if self.batch_size else ()
         for name in filter(self.is_set, prompt_flags):
             problem = "with --batch_size: expected one of the two, as its prompts are random"

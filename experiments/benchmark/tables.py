@@ -188,8 +188,8 @@ def remarks_on(row):
 
 
 def number_remarks(rows):
-    """Number the remarks (texts) that `remarks_on` finds in rows, a list of dicts. Equal ones get the
-    same number.
+    """Number the remarks (texts) that `remarks_on` finds in rows, a list of dicts. Equal ones get
+    the same number.
 
     Returns (new rows with another column "notes", such as "1, 3"; the remarks as a Markdown list,
     a text).
