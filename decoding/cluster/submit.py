@@ -104,7 +104,7 @@ class Cluster:
             client = stack.enter_context(Client(address, timeout=SCHEDULER_TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER_TIMEOUT)
         except (asyncio.TimeoutError, OSError, ValueError, RuntimeError) as error:
-            reason = str(error).partition("\n")[0]
+            reason = str(error).partition("\n")[0].removesuffix(".")
             expected = "expected a running scheduler with workers"
             if self.n_local:
                 expected = "the workers cannot be started; try fewer"

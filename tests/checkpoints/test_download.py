@@ -179,6 +179,13 @@ def test_at_a_terminal_it_asks(sources, capsys, models, monkeypatch, answer, wan
 
 # ---------------------------------------------------------------- finding a model
 
+
+def test_the_advice_for_a_missing_model_is_a_command_that_every_command_can_name(tmp_path):
+    """Few commands have the flag --download."""
+    message = refusal(find_folder, "124M", tmp_path)
+    assert message.endswith("python main.py download 124M") and "--download" not in message
+
+
 NAMES, PATHS = ["a", "b"], ["./a", "a/", "./b", "../a", ".", "..", "./.", "b/..", "o/n", "./o/n"]
 
 
