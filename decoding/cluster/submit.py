@@ -265,9 +265,14 @@ def start_workers(n_workers):
     scheduler, and they end with it. A worker that dies, or is silent for HEARTBEAT_TIMEOUT seconds,
     is started again.
     """
-    limits = {"allowed-failures": MAX_TRIES - 1, "worker-ttl": HEARTBEAT_TIMEOUT}
+    limits = {
+        "distributed.scheduler.allowed-failures": MAX_TRIES - 1,
+        "distributed.scheduler.worker-ttl": HEARTBEAT_TIMEOUT,
+        # Dask gives up a worker that is not back by then; on a busy machine its 15 s are too short
+        "distributed.deploy.lost-worker-timeout": "1 day",
+    }
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
-    with dask.config.set({f"distributed.scheduler.{name}": n for name, n in limits.items()}):
+    with dask.config.set(limits):
         with ignoring_sigint():
             cluster = LocalCluster(n_workers=n_workers, threads_per_worker=1, **quiet)
         with cluster:

@@ -47,6 +47,7 @@ PROMPTS = ["hello", "the end", "a", "over there", "12", "the the", "hello again"
 SHORT = "--n_tokens_to_generate=12"
 MEMORY = 500_000_000  # bytes of a worker
 METHOD = "distributed.worker.multiprocessing-method"
+LOST = "distributed.deploy.lost-worker-timeout"
 
 
 def scheduler(n_workers):
@@ -59,6 +60,7 @@ def address():
     """That of a scheduler with two workers, each a process that is started again when it dies."""
     # forkserver: a worker starts again in half the time
     settings = {"distributed.scheduler.allowed-failures": 2, METHOD: "forkserver"}
+    settings[LOST] = "1 day"  # a worker that takes longer to start again is given up
     with dask.config.set(settings), scheduler(2) as cluster:
         yield cluster.scheduler_address
 
@@ -335,6 +337,19 @@ def end(pid):
     time.sleep(3600)
 
 
+def test_a_worker_that_takes_long_to_start_again_is_not_given_up():
+    """As on a busy machine: Dask's own time for it is made shorter than any start."""
+    settings = {LOST: "1 ms", METHOD: "forkserver"}
+    with dask.config.set(settings), submit.start_workers(1) as address:
+        with distributed.Client(address) as client:
+            ((worker_address, pid),) = client.run(os.getpid).items()
+            os.kill(pid, signal.SIGKILL)
+            while worker_address in client.scheduler_info()["workers"]:
+                time.sleep(0.1)
+            client.wait_for_workers(1, timeout=30)
+            assert [*client.run(os.getpid).values()] != [pid]
+
+
 # ---------------------------------------------------------------- workers that are refused
 
 
@@ -342,7 +357,7 @@ def end(pid):
 def told_apart(address, function, *values):
     """Each of the two workers calls function(its value), and at last both function("")."""
     with distributed.Client(address) as client:
-        client.wait_for_workers(2)
+        client.wait_for_workers(2, timeout=120)
         for at, value in zip(client.scheduler_info()["workers"], values):
             client.run(function, value, workers=[at])
         yield
