@@ -19,7 +19,7 @@ if __name__ == "__main__":
 
 try:
     # isort: off
-    import backends.before_numpy  # noqa: F401, chooses BLAS kernels and threads: import it before NumPy
+    import backends.before_numpy  # noqa: F401, chooses BLAS kernels and threads, before NumPy
     from checkpoints.errors import InputError
     from cli.exit_codes import run_for_exit_code, run_program
     from cli.parser import call
@@ -105,7 +105,7 @@ def generate(texts: Texts, settings: Settings, output: Output):
 
 def dispatch(arguments):
     """Run the command that the words (a list of str) begin with, or `generate` if they begin with a
-    flag (not --version) or are empty. Raises InputError for an unknown command, and its errors.
+    flag (not --version) or are empty. Raises InputError for an unknown command.
     """
     if arguments == ["--version"]:
         print(VERSION)

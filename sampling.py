@@ -20,7 +20,7 @@ import numpy as np
 
 
 def residual(p, q):  # [n_vocab], [n_vocab] -> [n_vocab]
-    """norm(max(0, p - q)), what q leaves uncovered: replaces a rejected token. If p = q: p."""
+    """The distribution of a rejected token's replacement: norm(max(0, p - q)), or p if p = q."""
     rest = np.maximum(p - q, 0)
     total = rest.sum()
     # p <= q everywhere means p = q up to rounding. Then the rejection was rounding, too: keep p.
@@ -121,7 +121,7 @@ class Round:
             last = "bonus"
         else:
             last = "correction"
-        return (["draft"] * self.accepted + [last])[: len(self.tokens)]  # the text may end before
+        return (["draft"] * self.accepted + [last])[: len(self.tokens)]  # it may end at a draft
 
 
 def never(generated):
@@ -145,7 +145,7 @@ def stop_condition(encoder, stop=""):
 
 def prefill(target, ids, n_tokens):
     """Let the target read all ids but the last into a new cache. Returns (list of the ids, length
-    of the text with n_tokens more, at most n_ctx, cache). Raises ValueError for 0 or too many ids.
+    of the text with n_tokens more, at most n_ctx, cache). Raises ValueError for no ids or too many.
     """
     n_ctx = target.config.n_ctx
     if not 0 < len(ids) <= n_ctx:

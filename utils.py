@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-import backends.before_numpy  # noqa: F401, isort: skip: chooses BLAS kernels and threads, before NumPy
+import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 import numpy as np
 
@@ -182,7 +182,9 @@ def stored_weights(folder, config):
 
 
 def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """Build a Model of normal weights, `scale` wide. Raises InputError if memory is too small."""
+    """Build a Model with random weights of a normal distribution; scale: its standard deviation.
+    Raises InputError if memory does not suffice.
+    """
     require_memory([config], backend, dtype=dtype)
     return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
 

@@ -53,8 +53,8 @@ def exact_kernel(weight, kernel=None):
 
 def layout_function(config, dtype, kernels, exact=False):
     """Allocate memory for the blocks of a model, and return a function lay_out(w): it copies a
-    weight [n_in, n_out] into its kernel's layout, for `x @ lay_out(w)`. A weight that stays uncut,
-    on one thread, is returned as it is; with `exact`, all become Tiles.
+    weight [n_in, n_out] into its kernel's layout, for `x @ lay_out(w)`. A weight of a single tile,
+    or uncut and on one thread, is returned as it is; with `exact`, all become Tiles.
 
     kernels: {Weight: Kernel}. Call lay_out once for each matrix of the blocks, and for the head.
     """

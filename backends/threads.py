@@ -34,7 +34,7 @@ PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds t
 # seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
 # the clock is coarser
 PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
-PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2  # so often: another program wants the cores
+PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2  # three within 0.2 s: the cores are wanted
 
 
 def ceil_div(a, b):

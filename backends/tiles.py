@@ -180,8 +180,8 @@ def contiguous_allocator(n, dtype):
     """Allocate one array of n numbers, and return a function empty(shape, dtype) that cuts arrays
     from it, one after the other, of n numbers in all. The first array begins at a cache line.
 
-    The system backs one large array by huge pages. Of arrays as small as weights, a
-    sixth or more of the memory has none: reading it is slower, as addresses have to be looked up.
+    The system backs one large array by huge pages. Of arrays as small as weights, a sixth or more
+    of the memory has none: reading it is slower, because addresses have to be looked up.
     """
     free = np.empty(n + LINE, dtype)  # LINE numbers are at least LINE bytes
     n_bytes_to_line = -free.ctypes.data % LINE

@@ -108,7 +108,7 @@ def examine_tensors(tensors, report):
     for tensor in tqdm(tensors.values(), desc="tensors", leave=False, disable=None):
         report.try_step(tensor.read, np.float32)
         checksums[report.try_step(require_checksum, tensor)] += 1
-    if tensors:  # whoever made the Tensors has compared these
+    if tensors:  # what open_weights has compared
         report.compared.append(
             f"{len(tensors)} tensors: their shapes, and the sizes of their files"
         )

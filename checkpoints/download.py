@@ -89,7 +89,7 @@ def fetch_from_openai(size, folder):
     """
     base = os.environ.get("GPT2_OPENAI_ENDPOINT") or OPENAI
     for name in OPENAI_FILES:
-        fetch(f"{base.rstrip('/')}/{size}", folder / name)  # adds /name
+        fetch(f"{base.rstrip('/')}/{size}", folder / name)  # which adds /name
 
 
 def fetch_from_hugging_face(size, folder):

@@ -82,7 +82,7 @@ def not_found_message(size, models_dir, folder):
         names = sorted({os.path.dirname(path) for path in weights})
         state = f"there are {', '.join(names) or 'none'}"
     if size in REPOSITORIES:
-        hint = f"fetch it by python main.py download {size}"
+        hint = f"fetch it with python main.py download {size}"
     else:
         hint = "use a size that is there, or a folder's path"
     return f"no model {size!r} in {models_dir} ({state}): {hint}"

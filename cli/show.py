@@ -27,7 +27,7 @@ def note_early_ends(settings, pair, prompts):
 def note_mistake(settings):
     """If the mistake of these Settings cannot show, print on stderr flags that show it."""
     if settings.mistake:
-        from proving.mistakes import case_flags, get_mistake  # here: a plain run makes none
+        from proving.mistakes import case_flags, get_mistake  # here: a plain run needs neither
 
         if not get_mistake(settings.mistake).shows_with(settings.to_probs):
             command = f"python main.py --mistake {settings.mistake} {case_flags(settings.mistake)}"
@@ -101,9 +101,7 @@ class Screen:
         return watchers
 
     def end(self, decoder, result):
-        """Print a decoder's times, and its text unless --stream has printed it, from the dict that
-        Run.finish returned. With --json, print nothing.
-        """
+        """Print times, and text unless streamed, of the dict of Run.finish; nothing with --json."""
         if self.output.json:
             return
         print_times(result)

@@ -101,8 +101,8 @@ def measure_round_costs(target, draft, to_probs, rule):
 
 
 def measure_cost_parts(target, draft, to_probs, rule=verify):
-    """Measure [(c, v)] of rounds of 1, 2, ... drafted tokens, up to MAX_K or the most that
-    the draft can propose; [] if that is 0. Times a few K and fits the rest. Shows a progress bar.
+    """Measure [(c, v)] of rounds of 1, 2, ... drafted tokens, up to MAX_K or the most that the
+    draft can propose; [] if that is 0. Times a few K and fits the rest. Shows a progress bar.
 
     c: the cost of drafting one token; v: the cost of the rest of the round. Both are multiples of a
     round without drafts.

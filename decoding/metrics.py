@@ -46,9 +46,8 @@ class Tally:
             "tokens_per_target_pass": len(self.ids) / self.n_rounds,
         }
         if self.overlap is not None:
-            figures["usual_acceptance_rate"] = rate(
-                self.overlap
-            )  # the token rule's, by expectation
+            # of the token rule: the sum of min(p, q) is how many drafts it is expected to accept
+            figures["usual_acceptance_rate"] = rate(self.overlap)
         return figures
 
 

@@ -37,8 +37,8 @@ def source_lines(name):
     """The source of the function that a mistake, a key of MISTAKES, changes: (right lines, wrong
     lines), two lists of the same length. The docstring is left out.
     """
-    # pieces: {right piece of the source: wrong piece}
     # too-many-tokens changes two functions: the one with the loop is the last
+    # pieces: {right piece of the source: wrong piece}
     function, pieces = list(MISTAKES[name].changes.items())[-1]
     right, wrong, _ = patch_source(function, *pieces.items())
     return without_docstring(right), without_docstring(wrong)

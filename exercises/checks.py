@@ -117,8 +117,8 @@ def require_same_texts(texts, target, n_tokens, case, end=None, figures=""):
 def require_kept(n_kept, expected, case, figures):
     """Raise WrongAnswer if fewer drafts are kept than expected. n_kept, expected: mean numbers
 
-    case, figures: what is checked, and how many drafts are kept (after a comma), both in words for
-        the message
+    case, figures: what is checked, and how many drafts are kept, in words for the message; figures
+        begins with the punctuation that joins it to what stands before
     """
     problem = f"{case}: the distribution is right{figures}; expected more"
     require(n_kept >= expected - 1e-9, problem)
@@ -452,7 +452,7 @@ def describe_round(target, draft_model, K):
     the length of the text only. target, draft_model: functions of a text -> [n_vocab]
     """
     case = f"K = {K}" if K else "an empty draft"
-    # without the row of the bonus, whose p says little
+    # without row K of p, that of the bonus
     if K and isinstance(target, ModelByLength):
         for name, model in (("p", target), ("q", draft_model)):
             case += f", {name} = " + ", ".join(format_probs(row) for row in model.rows[:K])
@@ -591,9 +591,8 @@ def check_speculative_9(answer):
 def check_cached_14(answer):
     """Raise WrongAnswer unless cached_14 is exact, with as few passes and tokens as needed."""
     check_loop(answer, with_cache=True)
-    always_wrong = lambda ids: counting_model(
-        [*ids, 0]
-    )  # right one place later: it depends on the length
+    # counting_model depends on the length only: this is right one place later
+    always_wrong = lambda ids: counting_model([*ids, 0])
     for drafts, model in (("right", counting_model), ("wrong", always_wrong)):
         check_n_read(answer, model, f"every draft {drafts}")
 
@@ -676,8 +675,9 @@ def check_siblings_12(answer):
         (random_model(3, 5), random_model(4, 5)),
     ):
         texts = enumerate_siblings(answer, target, draft_model)
-        after_prompt, case = lambda text: target([0, *text]), "a round and what follows"
-        require_same_texts(texts, after_prompt, n_tokens=3, case=case)  # the longest round has 3
+        after_prompt = lambda text: target([0, *text])
+        # the longest round has three tokens
+        require_same_texts(texts, after_prompt, n_tokens=3, case="a round and what follows")
         n_tokens = sum(probability * len(text) for text, probability in texts.items())
         expected = expected_tree_tokens(target, draft_model)
         require_close(n_tokens, expected, "the mean number of tokens")

@@ -1,6 +1,6 @@
 """What docs/walkthrough.ipynb imports: the two guesses, the included models, and the clock."""
 
-import backends.before_numpy  # isort: skip  # noqa: F401, chooses how NumPy multiplies: import it first
+import backends.before_numpy  # noqa: F401, isort: skip: chooses how NumPy multiplies, so first
 from contextlib import nullcontext
 from functools import cache, partial
 from types import SimpleNamespace

@@ -59,8 +59,7 @@ def likely_rows(p, q, *tokens):  # [n_vocab], [n_vocab] or None -> [(token, p, q
 def replacements(this_round, rng):
     """The N_LIKELY likeliest replacements of the token that a Round rejected: [(id, its probability
     in the residual)], likeliest first. If the one that was sampled is none of them, it is appended.
-    Returns None if no token was rejected, or if the rule did not sample the
-    round's last token.
+    Returns None if no token was rejected, or if the rule did not sample the round's last token.
 
     rng: the RecordingRng of the run, just after the round. It holds what the rule sampled last.
     """

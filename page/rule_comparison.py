@@ -100,7 +100,7 @@ class RoundRng(Rng):
 def rounds_with_rule(rule, config, pair, prompt):
     """Run the speculative loop under a Rule. Returns an iterator over the Rounds; the first is the
     prefill, without tokens. If the Rule has a `mistake`, the caller has to iterate inside of
-    proving.patching.apply_mistake. A Rule of the kind "noise" is that of GenerationConfig.coupled.
+    proving.patching.apply_mistake. A Rule of the kind "noise" decodes under shared noise.
 
     config: the GenerationConfig, of which the Rule replaces the accept/reject rule
     pair, prompt: the Pair of models, and the Prompt that they continue

@@ -112,7 +112,7 @@ def try_item(function, item):
     """Call function([item]), which returns a list, and return its one result: a Failed if it raises
     an error.
     """
-    from decoding.cluster.failed import Failed  # here: the scheduler lacks it
+    from decoding.cluster.failed import Failed  # here: the scheduler lacks the project
 
     try:
         (result,) = function([item])

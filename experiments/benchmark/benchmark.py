@@ -212,8 +212,9 @@ class BenchmarkOutput(Json):
 
 def measure_all(settings, lines):
     """Measure what BenchmarkSettings ask for. Prints progress on stderr. Returns the JSON object of
-    the results, a dict with "machine", "settings", "rows", "programs" if they are measured, and
-    "best_K" unless batches or programs are. Raises InputError if a model or prompt cannot be used.
+    the results, a dict with "machine", "settings" and "rows"; with other programs also "prompts",
+    their number; without them and without batches also "best_K". Raises InputError if a model or
+    prompt cannot be used.
 
     lines: a ResumableLines, or what lines_in_memory returns. A prompt that has a line is not
         measured again; each other prompt adds a line. Batches and programs use no lines.

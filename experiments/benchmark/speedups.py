@@ -297,7 +297,7 @@ def result_row(variant, measurements, n_same=1, **about):
     rounds = [measurement.rounds for measurement in speculative]
     longest_draft = MAX_K if K == AUTO else K
     counts = round_columns(rounds, longest_draft)
-    h = None  # the share of rounds with a draft; unknown if K changes, as nothing is predicted then
+    h = None  # the share of rounds with a draft; with K auto nothing is predicted
     if K != AUTO:
         is_model = not speculative[0].is_lookup
         n_rounds = sum(counts["accepted_histogram"])  # each round is counted once

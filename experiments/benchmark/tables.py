@@ -242,7 +242,7 @@ def paragraphs_of_best_K(rows):
     table of the fastest K, and a legend. rows: the list "best_K" of the results (dicts)
     """
     _, differing = split_common_columns(rows, PAIR)
-    # unlike those of a row, which are sums over its texts
+    # those of a row are means over all rounds of its texts
     yield "The best K by theory. Here c and v are of single rounds:"
     yield table(rows, differing + BEST_PREDICTED)
     yield "The K that was fastest:"

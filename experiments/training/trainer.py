@@ -177,8 +177,8 @@ class Trainer:
 
     def resume(self):
         """Set model, optimizers and step to what the checkpoint of this run holds. Its name depends
-        on self.origin, what the run began with. Raises
-        FileNotFoundError if there is none, and torch's error if it is damaged.
+        on self.origin, what the run began with. Raises FileNotFoundError if there is none, and
+        torch's error if it is damaged.
         """
         saved = torch.load(self.checkpoint_path(self.origin), weights_only=True)
         self.model.load_state_dict(saved["model"])
