@@ -81,11 +81,12 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 def catch_up_8(ids, cache, n_last, forward):
     """Return the rows after each of the last n_last ids, [n_last, n_vocab], from a model that has
-    read the other ids before.
+    read some of the other ids before.
 
-    cache.ids is a list of the ids that the model has read so far. Its beginning is right, but it
-    may end in a draft that was rejected since. Shorten it, then call forward(new_ids, cache) once:
-    that appends new_ids to cache.ids, and returns a row for each new id. With n_last = 1:
+    cache.ids is a list of the ids that the model has read so far. It may end in a draft that was
+    rejected since. Shorten it to the longest beginning that it shares with ids[:-n_last], then call
+    forward(new_ids, cache) once: that appends new_ids to cache.ids, and returns a row for each new
+    id. With n_last = 1:
 
         ids                  [5, 6, 7, 9]
         cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8

@@ -44,7 +44,7 @@ def one_token_6(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
 
 
 def verify_7(draft, p, q, sample, accept):
-    """Accept drafted tokens up to a rejection. Returns (number accepted, token that follows).
+    """Accept draft tokens up to a rejection. Returns (number accepted, token that follows).
 
     draft: k tokens; draft[i] was sampled from q[i]. q: [k, n_vocab], p: [k + 1, n_vocab]
     """
@@ -77,7 +77,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
         for _ in range(min(K, n_tokens - len(text) - 1)):
             q.append(draft_model(ids + text + draft)[-1])
             draft.append(sample(q[-1]))
-        # 2. One pass of the target: a row for each drafted token, and one for what follows them.
+        # 2. One pass of the target: a row for each draft token, and one for what follows them.
         p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
         n_accepted, token = verify_7(draft, p, np.array(q), sample, accept)
@@ -92,11 +92,12 @@ def catch_up_8(ids, cache, n_last, forward):
     """Read the ids that the cache lacks, in one call of forward(new_ids, cache). Shortens
     cache.ids before. Returns the rows of the last n_last ids, [n_last, n_vocab].
     """
-    # Keep what was read of ids[:-n_last]: the rows asked for must come from this call. Rejected
-    # tokens stand behind it, and go.
-    n_known = min(len(cache.ids), len(ids) - n_last)
-    del cache.ids[n_known:]
-    return forward(ids[n_known:], cache)[-n_last:]
+    # Keep what the two share, but none of the last n_last ids: their rows come from this call.
+    n_kept = min(len(cache.ids), len(ids) - n_last)
+    while cache.ids[:n_kept] != ids[:n_kept]:
+        n_kept -= 1
+    del cache.ids[n_kept:]
+    return forward(ids[n_kept:], cache)[-n_last:]
 
 
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
@@ -165,7 +166,7 @@ def siblings_12(target, draft_model, ids, sample, accept):
 
 
 def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
-    """Verify drafted tokens as a block. Returns (number accepted, token that follows). The
+    """Verify draft tokens as a block. Returns (number accepted, token that follows). The
     arguments are those of verify_7; sample(p) -> token, accept(r) -> bool
     """
     # P[t]: given the first t drafts, the probability that at least t are accepted

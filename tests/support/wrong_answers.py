@@ -414,16 +414,16 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "fed: [5], expected [1]",
             ("min(len(cache.ids), len(ids) - n_last)", "0"),
         ),
-        "nothing forgotten": ("in the cache in the end", ("    del cache.ids[n_known:]\n", "")),
+        "nothing forgotten": ("in the cache in the end", ("    del cache.ids[n_kept:]\n", "")),
         "two rows at most": (
             "the rows of the last 3 ids",
-            ("    n_known =", "    n_last = min(n_last, 2)\n    n_known ="),
+            ("    n_kept =", "    n_last = min(n_last, 2)\n    n_kept ="),
         ),
         "ids are emptied": (
             "the ids afterwards: []",
             (
-                "    return forward(ids[n_known:]",
-                "    new = ids[n_known:]\n    ids.clear()\n    return forward(new",
+                "    return forward(ids[n_kept:]",
+                "    new = ids[n_kept:]\n    ids.clear()\n    return forward(new",
             ),
         ),
     },
