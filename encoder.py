@@ -6,8 +6,10 @@ tokens, the earliest learned first, until none applies.
 """
 
 import codecs
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from hashlib import sha256
+from heapq import heapify, heappop, heappush
 
 import regex
 
@@ -15,9 +17,12 @@ END_OF_TEXT = "<|endoftext|>"
 
 # A word includes the space before it. Contractions, letters, digits and the rest never mix.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
+LONG = 100  # bytes of a word from which `merge_long` is faster
+
+Merges = dict[tuple[int, int], tuple[int, int]]  # {(id, id): (rank, merged id)}
 
 
-def byte_symbols():
+def byte_symbols() -> dict[str, int]:
     """{character: byte}. Vocabulary files write a token as one printable character per byte: a
     printable byte as itself, the others as characters from 256 on.
 
@@ -35,9 +40,9 @@ def byte_symbols():
     return symbols | {chr(256 + i): byte for i, byte in enumerate(others)}
 
 
-def merge(ids, merges):
+def merge(ids: list[int], merges: Merges) -> list[int]:
     """Join neighbouring ids until no merge applies, and return the ids left. The pair with the
-    lowest rank, which was learned first, is joined first. merges: {(id, id): (rank, merged id)}
+    lowest rank, which was learned first, is joined first.
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
@@ -57,34 +62,74 @@ def merge(ids, merges):
     return ids
 
 
+def merge_long(ids: list[int], merges: Merges) -> list[int]:
+    """What `merge` returns, for n ids in n log n steps: only the neighbours of a joined pair are
+    looked at again. A heap has the pairs that can be joined, the lowest rank first.
+    """
+    left: list[int | None] = [*ids]  # None where an id was joined to the one before it
+    before, after = [*range(-1, len(left) - 1)], [*range(1, len(left) + 1)]  # indices of neighbours
+
+    def rank_at(i):
+        pair = (left[i], left[after[i]]) if 0 <= i and after[i] < len(left) else None
+        return merges[pair][0] if pair in merges else None
+
+    heap = [(rank, i) for i in range(len(left)) if (rank := rank_at(i)) is not None]
+    heapify(heap)
+    while heap:
+        rank, i = heappop(heap)
+        if rank_at(i) != rank:
+            continue  # one of the two has been joined to another since
+        j = after[i]
+        left[i], left[j] = merges[left[i], left[j]][1], None
+        after[i] = after[j]
+        if after[i] < len(left):
+            before[after[i]] = i
+        for k in (before[i], i):
+            if (rank := rank_at(k)) is not None:
+                heappush(heap, (rank, k))
+    return [one for one in left if one is not None]
+
+
 class Encoder:
     """Text to token ids and back.
 
     vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
-    both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). Raises ValueError if
-    they do not belong together.
+    both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
+    tokens that no merge makes, such as <|user|>; `encode` looks for them before it cuts words.
+    ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if these do
+    not belong together.
 
-    A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is the
-    id of the token that ends a text: that of <|endoftext|>, else the one given, or None.
+    A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is what
+    stands between two texts, and for an empty one: <|endoftext|>, else one of `ends`, or None.
     """
 
-    def __init__(self, vocabulary, merges, end_of_text=None):
+    def __init__(
+        self,
+        vocabulary: dict[str, int],
+        merges: Iterable[tuple[str, str]],
+        ends: Iterable[int] | None = None,
+        added: dict[str, int] | None = None,
+    ):
         try:
             pairs = [(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges]
         except KeyError as missing:
-            raise ValueError(
-                f"the vocabulary lacks {missing.args[0]!r}, which the merges need"
-            ) from None
-        n, ids = len(vocabulary), vocabulary.values()
-        if any(type(i) is not int for i in ids) or {*ids} != {*range(n)}:  # JSON's true == 1
-            raise ValueError(f"the ids of the vocabulary are not 0 to {n - 1}")
-        symbols = byte_symbols()
-        if odd := [symbol for symbol in vocabulary if not {*symbol} <= symbols.keys()]:
-            raise ValueError(f"the token {odd[0]!r} is not spelled in GPT-2's byte symbols")
+            raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
+        added, symbols = added or {}, byte_symbols()
+        ids, n = {*vocabulary.values(), *added.values()}, len(vocabulary) + len(added)
+        if ids != {*range(n)} or not all(type(i) is int for i in ids):
+            raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
+        if spelled := [symbol for symbol in vocabulary if not symbols.keys() >= {*symbol}]:
+            raise ValueError(f"{spelled[0]!r} is not spelled in GPT-2's byte symbols")
         self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
         self._byte_ids = {byte: vocabulary[s] for s, byte in symbols.items() if s in vocabulary}
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
-        self.end_of_text = vocabulary.get(END_OF_TEXT, end_of_text)
+        self._bytes |= {i: text.encode() for text, i in added.items()}
+        self._added = added
+        longest_first = sorted(map(regex.escape, added), key=len, reverse=True)
+        self._added_texts = regex.compile(f"({'|'.join(longest_first)})") if added else None
+        named = {**vocabulary, **added}.get(END_OF_TEXT)
+        self.ends = frozenset([named] if ends is None and named is not None else ends or ())
+        self.end_of_text = named if named is not None else min(self.ends, default=None)
         self.n_vocab = n
         self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
 
@@ -92,14 +137,14 @@ class Encoder:
         return (self._bytes, self._merges) == (other._bytes, other._merges)
 
     @property
-    def fingerprint(self):
+    def fingerprint(self) -> str:
         """16 hexadecimal digits, the same for equal encoders. A file of token ids stores them, to
         name its tokenizer.
         """
         everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
         return sha256(everything.encode()).hexdigest()[:16]
 
-    def _encode_word(self, word):
+    def _encode_word(self, word: str) -> list[int]:
         """The token ids of one match of WORD. Raises ValueError for a byte without a token."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
@@ -108,10 +153,11 @@ class Encoder:
                 f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}: "
                 "expected text without it"
             ) from None
-        return merge(ids, self._merges)
+        return (merge if len(ids) < LONG else merge_long)(ids, self._merges)
 
-    def encode(self, text):
-        """The token ids of a text, a list. <|endoftext|> in it is text like any other.
+    def encode(self, text: str) -> list[int]:
+        """The token ids of a text. <|endoftext|> in it is text like any other, unless it is one of
+        the added tokens.
 
         Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
         """
@@ -123,30 +169,34 @@ class Encoder:
                 f"the text has a lone surrogate ({bad}): expected valid Unicode"
             ) from None
         ids = []
-        for word in WORD.findall(text):
-            ids += self._encode_word(word)
+        for part in self._added_texts.split(text) if self._added_texts else [text]:
+            if part in self._added:
+                ids.append(self._added[part])
+            else:
+                for word in WORD.findall(part):
+                    ids += self._encode_word(word)
         return ids
 
-    def decode(self, ids):
+    def decode(self, ids: Iterable[int]) -> str:
         """The text of token ids. Bytes that are not UTF-8 become U+FFFD. Raises ValueError for an
         id that is not in the vocabulary.
         """
         return self.incremental_decoder()(ids, final=True)
 
-    def without_end(self, ids):
-        """The ids without the last id, if that is end_of_text."""
-        return ids[:-1] if ids and ids[-1] == self.end_of_text else ids
+    def without_end(self, ids: list[int]) -> list[int]:
+        """The ids without the last id, if that ends a text."""
+        return ids[:-1] if ids and ids[-1] in self.ends else ids
 
-    def incremental_decoder(self):
-        """A function decode(ids, final=False) -> text, to be called with one part of a text's ids
-        after the other. Raises ValueError for an id that is not in the vocabulary.
+    def incremental_decoder(self) -> Callable[..., str]:
+        """A function decode(ids, final=False), to be called with one part of a text's ids after the
+        other. Raises ValueError for an id that is not in the vocabulary.
 
         A character may be split over several tokens. Its bytes are held back until the last one
         arrives, or `final` says that none will.
         """
         decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
-        def decode(ids, final=False):
+        def decode(ids: Iterable[int], final: bool = False) -> str:
             try:
                 return decoder.decode(b"".join([self._bytes[int(i)] for i in ids]), final)
             except KeyError as unknown:

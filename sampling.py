@@ -136,7 +136,7 @@ def stop_condition(encoder, stop=""):
     n_tail = len(stop.encode())
 
     def is_done(generated):
-        if generated[-1] == encoder.end_of_text:
+        if generated[-1] in encoder.ends:
             return True
         return bool(stop) and stop in encoder.decode(generated[-n_tail:])
 

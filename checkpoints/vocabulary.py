@@ -7,7 +7,7 @@ import re
 
 from checkpoints.errors import InputError
 from checkpoints.files import first_of, read_json
-from encoder import Encoder, byte_symbols
+from encoder import END_OF_TEXT, Encoder, byte_symbols
 
 # Special tokens, which no merge makes: <name>, with or without | inside, and [name]
 BRACKETS = re.compile(r"<[^<>]+>|\[[^\[\]]+\]")
@@ -22,7 +22,8 @@ def load_encoder(folder):
     end = read_json(folder / "config.json", optional=True).get("eos_token_id")
     is_token = type(end) is int and 0 <= end < len(vocabulary)
     try:
-        encoder = Encoder(vocabulary, merges, end if is_token else None)
+        ends = [end] if is_token and END_OF_TEXT not in vocabulary else None
+        encoder = Encoder(vocabulary, merges, ends)
     except ValueError as error:
         raise InputError(
             f"{path}: {error}; expected the vocabulary and merges of one tokenizer"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toys import renumbered, tiny_vocabulary
 
 from checkpoints.vocabulary import load_encoder
-from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
+from encoder import END_OF_TEXT, Encoder, byte_symbols, merge, merge_long
 
 MODELS = ROOT / "models"
 fast = settings(deadline=None, max_examples=150)
@@ -209,16 +209,61 @@ def learned_merges(draw):
 @given(ids=st.lists(st.integers(0, 1), max_size=24), merges=learned_merges())
 def test_merge_equals_rescanning(ids, merges):
     given_ids = list(ids)
-    assert merge(ids, merges) == rescanning_merge(ids, merges)
+    assert merge(ids, merges) == merge_long(ids, merges) == rescanning_merge(ids, merges)
     assert ids == given_ids
 
 
-def test_a_megabyte_of_one_letter(embedded):
-    """It would take minutes if every merge looked through the whole text again."""
-    text = "e" * 1_000_000
-    ids = embedded.encode(text)
-    assert len(ids) == 500_000  # "ee" is a token, longer runs are none
-    assert embedded.decode(ids) == text
+@fast
+@given(letters=st.text("etaoin", max_size=300))
+def test_both_ways_to_merge_agree_on_a_real_vocabulary(embedded, letters):
+    ids, merges = [embedded._byte_ids[byte] for byte in letters.encode()], embedded._merges
+    assert merge(ids, merges) == merge_long(ids, merges) == embedded.encode(letters)
+
+
+def test_a_long_word_looks_up_few_pairs():
+    """`merge` looks through the whole word again for each of its merges: a million pairs here."""
+
+    class Counted(dict):
+        n_lookups = 0
+
+        def __contains__(self, pair):
+            self.n_lookups += 1
+            return super().__contains__(pair)
+
+    vocabulary, pairs = tiny_vocabulary()
+    letters = "".join(chr(i) for i in range(97, 123))
+    symbols = [*vocabulary, *(a + b for a in letters for b in letters if a + b not in vocabulary)]
+    pairs += [(a, b) for a in letters for b in letters if a + b not in vocabulary]
+    encoder = Encoder(renumbered(symbols), pairs)
+    encoder._merges = Counted(encoder._merges)
+    text = "".join(letters[i * i % 26] for i in range(2000))
+    assert encoder.decode(encoder.encode(text)) == text
+    assert 2000 <= encoder._merges.n_lookups < 12_000
+
+
+# ---------------------------------------------------------------- tokens of their own
+
+
+def test_added_tokens_are_found_in_a_text_before_its_words():
+    """The longest first; <|endoftext|> of the vocabulary stays text."""
+    vocabulary, merges = tiny_vocabulary()
+    n = len(vocabulary)
+    added = {"user": n, "user_12": n + 1, "<|im end|>": n + 2}
+    encoder, plain = Encoder(vocabulary, merges, added=added), Encoder(vocabulary, merges)
+    text = "the user_12 and user_1<|im end|>" + END_OF_TEXT
+    ids = [*plain.encode("the "), n + 1, *plain.encode(" and "), n, *plain.encode("_1"), n + 2]
+    ids += plain.encode(END_OF_TEXT)
+    assert encoder.encode(text) == ids and encoder.decode(ids) == text
+    assert encoder.n_vocab == n + 3 and encoder != plain
+
+
+def test_several_ids_may_end_a_text():
+    vocabulary, merges = tiny_vocabulary()
+    encoder = Encoder(vocabulary, merges, ends=[17, 4])
+    assert encoder.ends == {4, 17} and encoder.end_of_text == vocabulary[END_OF_TEXT]
+    for end in (4, 17):
+        assert encoder.without_end([1, end]) == [1]
+    assert encoder.without_end([4, 1]) == [4, 1] and encoder.without_end([]) == []
 
 
 # ---------------------------------------------------------------- vocabularies that do not fit
@@ -251,9 +296,10 @@ def test_the_ids_of_a_vocabulary_are_the_numbers_from_0(wrong):
 
 def test_a_vocabulary_without_end_of_text():
     proteins = {"M": 0, "K": 1, "V": 2, "[EOS]": 3}
-    without, named = Encoder(proteins, []), Encoder(proteins, [], end_of_text=3)
+    without, named = Encoder(proteins, []), Encoder(proteins, [], ends=[3])
     assert without.encode("MKV") == named.encode("MKV") == [0, 1, 2]
     assert without.end_of_text is None and named.end_of_text == 3
+    assert without.ends == set() and named.ends == {3}
     assert named.decode([0, 3]) == "M[EOS]"
     with pytest.raises(ValueError, match="0x3c"):  # "<": ordinary text
         named.encode(f"M{END_OF_TEXT}K")

@@ -53,7 +53,7 @@ def test_is_a_small_difference_of_code_that_is_given_back(name):
 
 # ---------------------------------------------------------------- in a run
 
-ENCODER = SimpleNamespace(encode=list, decode=str, without_end=list, end_of_text=None, n_vocab=3)
+ENCODER = SimpleNamespace(encode=list, decode=str, without_end=list, ends=(), n_vocab=3)
 PAIR = Pair(TableModel(1), ModelDraft(TableModel(2)), ENCODER)
 PROMPT = Prompt(1, None, [0, 1], 5)
 
