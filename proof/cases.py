@@ -1,0 +1,193 @@
+"""The cases on which every verdict rests: one list for rules, one for loops.
+
+A model is a function from the new text, a tuple of tokens, to the distribution of the next token.
+The cases are small, so that every branch can be taken, and have what a wrong rule gets away with
+elsewhere: zeros in p and in q, rows with all mass on one token, equal rows, rows that depend on the
+whole text, replacements for which several tokens are possible, rounds that end at a draft.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.random import PCG64, Generator, SeedSequence  # the real ones, whatever noise.py does
+
+Text = tuple[int, ...]
+Model = Callable[[Text], np.ndarray]  # text -> [n_vocab]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A target, a draft model, and what is decoded with them.
+
+    K: drafted tokens of a round
+    n_tokens: of a text. For a rule it is that of `rounds` rounds in which all are accepted
+    prompt, end: of a loop; the token `end` ends a text
+    dtype: of the rows that a rule or loop is given
+    """
+
+    name: str
+    target: Model
+    draft_model: Model
+    K: int
+    n_tokens: int
+    prompt: Text = (0,)
+    end: int | None = None
+    rounds: int | None = None
+    dtype: type = float
+
+    @property
+    def n_vocab(self) -> int:
+        return len(self.target(()))
+
+
+# ---------------------------------------------------------------- models
+
+
+def rows(*table) -> Model:
+    """A model whose distribution depends on the length of the text only; the last row stays."""
+    arrays = [np.array(row, float) for row in table]
+    return lambda text: arrays[min(len(text), len(arrays) - 1)]
+
+
+def random_model(seed: int, n_vocab: int = 3, n_zeros: int = 0) -> Model:
+    """A model with another distribution, n_zeros entries of it 0, after every text."""
+
+    @lru_cache(None)
+    def row_after(text: Text) -> np.ndarray:
+        # a list [seed, *text] would not do: NumPy pads it with zeros, as if with token 0
+        rng = Generator(PCG64(SeedSequence(seed, spawn_key=text)))
+        p = rng.dirichlet(np.ones(n_vocab))
+        p[rng.permutation(n_vocab)[:n_zeros]] = 0
+        return p / p.sum()
+
+    return row_after
+
+
+def counting(step: int, n_vocab: int = 3) -> Model:
+    """A model without chance: after a text it gives its length + step, modulo n_vocab."""
+    return lambda text: np.eye(n_vocab)[(len(text) + step) % n_vocab]
+
+
+# ---------------------------------------------------------------- the cases
+
+P, Q, BONUS = [0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.2, 0.3, 0.5]
+P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
+
+
+def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
+    return Case(name, target, draft_model, K, rounds * (K + 1), (), None, rounds, dtype)
+
+
+RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
+    rule_case("K = 1", rows(P, BONUS), rows(Q), 1),
+    rule_case("p = q", rows(P, BONUS, P), rows(P, BONUS), 2),
+    rule_case("zeros in p", rows([0, 0.5, 0.5], BONUS, P), rows(Q, [0.5, 0.5, 0]), 2),
+    rule_case("zeros in q", rows(P, BONUS, P), rows([0.25, 0.75, 0], [0, 0.3, 0.7]), 2),
+    rule_case("one-hot q", rows(P, BONUS, P), rows([0, 1, 0], [0, 0, 1]), 2),
+    rule_case("one-hot p", rows([0, 1, 0], [1, 0, 0], [0, 0, 1]), rows(Q, P), 2),
+    rule_case("temperature 0, right drafts", counting(1), counting(1), 3),
+    rule_case("temperature 0, wrong drafts", counting(1), counting(2), 3),
+    rule_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), 2),
+    rule_case("K = 2", rows(P, P2, BONUS), rows(Q1, Q2), 2),
+    rule_case("float32", rows(P, P2, BONUS), rows(Q1, Q2), 2, dtype=np.float32),
+    rule_case("two rounds", random_model(9, 2), random_model(10, 2), 1, rounds=2),
+    rule_case("K = 3", random_model(1), random_model(2), 3),
+    rule_case("four tokens, zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2),
+    rule_case("five tokens", random_model(5, 5, 1), random_model(6, 5, 1), 2),
+    rule_case("K = 4", random_model(7, 3, 1), random_model(8, 3, 1), 4),
+    rule_case("K = 5", random_model(5, 2), random_model(6, 2), 5),
+]
+
+LOOP_CASES = [
+    Case("one token", random_model(1), random_model(2), 2, 1),
+    Case("K = 1", rows(P, BONUS, P2), rows(Q, Q1, Q2), 1, 3),
+    Case("p = q", random_model(1), random_model(1), 2, 3),
+    Case("K = 2", random_model(1), random_model(2), 2, 3),
+    Case("float32", random_model(1), random_model(2), 2, 3, dtype=np.float32),
+    Case("zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2, 3),
+    Case("one-hot q", random_model(5), counting(1), 3, 4),
+    Case("temperature 0, right drafts", counting(1), counting(1), 3, 9),
+    Case("temperature 0, wrong drafts", counting(1), counting(2), 3, 5),
+    Case("temperature 0, sampled drafts", counting(1), random_model(2), 2, 3),
+    Case("five tokens", random_model(3, 5), random_model(4, 5), 2, 2, (4, 3, 4)),
+    Case("end", random_model(5), random_model(6), 2, 3, (2, 0), 2),
+    Case("end is token 0", random_model(7), random_model(8), 3, 4, (0, 1), 0),
+    Case("K = 3", random_model(1), random_model(2), 3, 4),
+    Case("K = 4", random_model(5, 2), random_model(6, 2), 4, 5),
+]
+
+
+# ---------------------------------------------------------------- right answers
+
+
+def round_law(target: Model, draft_model: Model, text: Text, k: int, block: bool):
+    """Yield (tokens, probability) of every round after a text: of the token rule, or of block
+    verification. It is their law in closed form, and uses neither.
+    """
+
+    def grow(tokens: Text, kept: float, drafted: float) -> Iterator[tuple[Text, float]]:
+        """kept: the probability that `tokens` are drafted and kept; drafted: that they are drafted,
+        which the token rule, unlike block verification, forgets.
+        """
+        p = kept * target(text + tokens)
+        q = drafted * draft_model(text + tokens) if len(tokens) < k else 0 * p
+        for token in range(len(p)):
+            if p[token] > q[token]:
+                yield (*tokens, token), p[token] - q[token]
+            both = min(p[token], q[token])
+            if both > 0:
+                yield from grow((*tokens, token), both, q[token] if block else both)
+
+    return grow((), 1.0, 1.0)
+
+
+def drafts_kept(case: Case, block: bool) -> float:
+    """The mean number of drafted tokens in a text that the token rule, or block verification, keeps.
+    In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
+    tokens, uses no others, and adds one token (Sun et al. 2024).
+    """
+    kept, unfinished = 0.0, [((), 1.0, 1)]
+    while unfinished:
+        text, mass, n_rounds = unfinished.pop()
+        k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)
+        for tokens, probability in round_law(case.target, case.draft_model, text, k, block):
+            if case.end in tokens:
+                tokens = tokens[: tokens.index(case.end) + 1]
+            longer = text + tokens
+            kept += mass * probability * (len(tokens) - 1)
+            done = n_rounds == case.rounds or len(longer) >= case.n_tokens or case.end in tokens
+            if not done:
+                unfinished.append((longer, mass * probability, n_rounds + 1))
+    return kept
+
+
+def complete(
+    texts: dict[Text, float], target: Model, n_tokens: int, end: int | None = None
+) -> dict[Text, float]:
+    """Let the target complete texts, {text: probability}, to n_tokens or to `end`, in every way.
+
+    complete({(): 1.0}, ...) is the target's own distribution, by the chain rule.
+    """
+    completed: dict[Text, float] = {}
+    unfinished = list(texts.items())
+    while unfinished:
+        text, probability = unfinished.pop()
+        if len(text) >= n_tokens or (text and text[-1] == end):
+            completed[text] = completed.get(text, 0.0) + probability
+        else:
+            p: Any = target(text)
+            unfinished += [((*text, i), probability * p[i]) for i in range(len(p)) if p[i] > 0]
+    return completed
+
+
+def total_variation(first: dict, second: dict) -> float:
+    """Half the sum of all differences of two distributions, {outcome: probability}.
+
+    >>> total_variation({"a": 0.5, "b": 0.5}, {"b": 1.0})
+    0.5
+    """
+    keys = first.keys() | second.keys()
+    return sum(abs(first.get(key, 0.0) - second.get(key, 0.0)) for key in keys) / 2

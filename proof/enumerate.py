@@ -1,0 +1,203 @@
+"""The exact distribution of code that makes random choices: every path through it is taken once.
+
+A run gets a Branch in place of a sampling.Rng. The Branch follows a script of choices, then takes
+the first option each time, and multiplies the probabilities of all that it took. The next script
+changes the last choice that has an option left, so the runs are a walk through the whole tree.
+Nothing is estimated: the error is that of adding floats.
+"""
+
+import sys
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+MOST_BRANCHES = 200_000
+MOST_CHOICES = 1_000  # of one run
+MOST_LINES = 100_000  # of the examined file, in one run
+NEVER = 1e-14  # an option of this probability, or less, is rounding
+RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding
+STATE = "it does something else when it runs again: it keeps state, or has a hidden random source"
+
+
+class Undecidable(BaseException):
+    """Says what stands in the way of a verdict. No `except Exception` of the examined code catches
+    it.
+    """
+
+
+class Choice(NamedTuple):
+    """One random choice of a branch: it took index options[position] of the weights."""
+
+    label: str
+    weights: tuple[float, ...]
+    options: list[int]
+    position: int
+
+    @property
+    def index(self) -> int:
+        return self.options[self.position]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a reader wants to see it: another option was possible, or it is the draft."""
+        return len(self.options) > 1 or self.label == "drafted"
+
+
+@dataclass
+class Branch:
+    """The random choices of one run. Code that draws from a sampling.Rng can draw from this."""
+
+    script: Sequence[Choice] = ()
+    choices: list[Choice] = field(default_factory=list)
+    probability: float = 1.0
+    problem: str = ""
+    tapes: dict[Any, list] = field(default_factory=dict)  # what seeded generators gave (noise.py)
+
+    def stop(self, problem: str):
+        """Raise Undecidable, and remember it: the examined code may have a bare `except`."""
+        self.problem = self.problem or problem
+        raise Undecidable(problem)
+
+    def choose(self, weights: Sequence[float], label: str) -> int:
+        """Choose an index in proportion to the weights. The label tells a reader what it was."""
+        numbers = [float(weight) for weight in weights]
+        total, n_made = sum(numbers), len(self.choices)
+        if not 0 < total < np.inf or min(numbers) < 0:  # NaN, too
+            self.stop(f"a choice among {format_row(numbers)}: expected probabilities")
+        normalised = tuple(weight / total for weight in numbers)
+        if n_made == MOST_CHOICES:
+            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it does not end")
+        if n_made < len(self.script):  # the runs before came here, too, and had the same choice
+            choice = self.script[n_made]
+            if choice.weights != normalised:
+                self.stop(STATE)
+        else:
+            options = [i for i, weight in enumerate(normalised) if weight > NEVER]
+            choice = Choice(label, normalised, options, 0)
+        self.choices.append(choice)
+        self.probability *= normalised[choice.index]
+        return choice.index
+
+    def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
+        """Sample a token, as sampling.Rng.sample does."""
+        row = to_row(p)
+        if row is None or abs(row.sum() - 1) > 1e-5:
+            self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
+        return self.choose(row, "sampled")
+
+    def accept(self, ratio: float) -> bool:
+        """Toss a biased coin, as sampling.Rng.accept does."""
+        ratio = to_row(np.reshape(ratio, -1))
+        if ratio is None or len(ratio) != 1 or np.isnan(ratio[0]):
+            self.stop(f"accept({format_row(ratio)}): expected a number")
+        r = min(max(float(ratio[0]), 0.0), 1.0)
+        return self.choose([1 - r, r], "coin") == 1
+
+
+def to_row(numbers: Any) -> np.ndarray | None:
+    """Convert what the examined code gave to a row of floats; None if that cannot be done."""
+    try:
+        row = np.asarray(numbers, float)
+        return row if row.ndim == 1 else None
+    except (TypeError, ValueError):
+        return None
+
+
+def format_row(row: Any) -> str:
+    """Format numbers in four digits, "[0.5, 0.3333]"; anything else as Python prints it."""
+    numbers = to_row(row)
+    return f"{row!r}" if numbers is None else f"[{', '.join(f'{x:.4g}' for x in numbers)}]"
+
+
+current: Branch | None = None  # of the run in progress, for symbolic numbers (noise.py)
+
+
+def take(run: Callable[[Branch], Hashable], script: Sequence[Choice], file: str | None = None):
+    """Run one branch. Returns (outcome, branch); the outcome is None where rounding, which has led
+    to a branch that never occurs, raised an error.
+    """
+    global current
+    branch, traced = Branch(script), sys.gettrace()
+    n_lines = 0
+
+    def count_lines(frame, event, argument):
+        nonlocal n_lines
+        n_lines += 1
+        if n_lines > MOST_LINES:
+            branch.stop(f"more than {MOST_LINES:,} lines in one run: it does not end")
+        return count_lines
+
+    def trace_calls(frame, event, argument):
+        return count_lines if frame.f_code.co_filename == file else None
+
+    outer, current = current, branch
+    try:
+        if file:
+            sys.settrace(trace_calls)
+        outcome = run(branch)
+    except (Exception, SystemExit) as error:
+        if branch.probability > RARE and not branch.problem:
+            branch.problem = f"it raised {describe_error(error, file)}"
+        outcome = None
+    finally:
+        current = outer
+        if file:
+            sys.settrace(traced)
+    if branch.problem:
+        raise Undecidable(branch.problem)
+    return outcome, branch
+
+
+def branches(
+    run: Callable[[Branch], Hashable], file: str | None = None, most: int = MOST_BRANCHES
+) -> Iterator[tuple[Any, Branch]]:
+    """Yield (outcome, Branch) of every branch of a run, depth first.
+
+    run: makes every random choice with the Branch that it is given
+    file: whose lines are counted, so that an endless loop ends
+    Raises Undecidable if a run raises, does not end, or does something else the next time.
+    """
+    script: Sequence[Choice] | None = ()
+    for n in range(most):
+        outcome, branch = take(run, script, file)
+        for _ in range(4 if n < 10 else n % 10 == 0):
+            again = take(run, script, file)
+            if (again[0], again[1].choices) != (outcome, branch.choices):
+                raise Undecidable(STATE)
+        yield outcome, branch
+        script = next_script(branch.choices)
+        if script is None:
+            return
+    raise Undecidable(f"more than {most:,} branches")
+
+
+def next_script(choices: Sequence[Choice]) -> list[Choice] | None:
+    """The choices up to the last that has an option left, which it takes; None without any."""
+    for n in reversed(range(len(choices))):
+        choice = choices[n]
+        if choice.position + 1 < len(choice.options):
+            return [*choices[:n], choice._replace(position=choice.position + 1)]
+    return None
+
+
+def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:
+    """Run every branch. Returns {outcome: probability}.
+
+    >>> distribution(lambda rng: rng.accept(0.25))
+    {False: 0.75, True: 0.25}
+    """
+    outcomes: dict[Any, float] = defaultdict(float)
+    for outcome, branch in branches(run):
+        outcomes[outcome] += branch.probability
+    return dict(outcomes)
+
+
+def describe_error(error: BaseException, file: str | None) -> str:
+    """An exception in one line, with the last line of the file that it passed."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+    where = f" in line {frames[-1].lineno}, {frames[-1].line}" if frames else ""
+    return " ".join(f"{type(error).__name__}: {error}{where}".split())

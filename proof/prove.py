@@ -1,0 +1,314 @@
+"""The referee: does a rule or a loop of speculative sampling keep the target's distribution?
+
+`prove` calls the function in small cases (cases.py), takes every branch of its random choices
+(enumerate.py), and compares the texts that come out with the target's own, by the chain rule.
+"""
+
+import inspect
+import operator
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text
+from proof.cases import complete, drafts_kept, total_variation
+from proof.enumerate import Branch, Choice, Undecidable, branches, format_row
+
+TOLERANCE = (
+    1e-5  # of a distance: float32 rounds to 1e-7, and a difference is divided by less than 1
+)
+MOST_CALLS = 1_000  # of a model, in one run
+
+
+# ---------------------------------------------------------------- one case
+
+
+def examine(
+    run: Callable[[Branch], tuple[Iterable[int], int]],
+    target: Model,
+    n_tokens: int,
+    end: int | None = None,
+    file: str | None = None,
+) -> dict[str, Any]:
+    """Compare the texts of a run with the target's. Returns a dict:
+
+        distance: the total variation distance; None if undecidable
+        kept: the mean number of tokens beyond one for each pass of the target; None likewise
+        first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often;
+            yours and right, its probabilities; draws, how it comes about, in words
+        problem: what stands in the way of a verdict, or ""
+        branches: how many there are
+
+    run: makes its random choices with the Branch. Returns (text, number of passes of the target).
+        Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
+    file: whose lines are counted, so that an endless loop ends
+    """
+    result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
+    texts: dict[Text, float] = defaultdict(float)
+    likeliest: dict[Text, Branch] = {}
+    kept, result["branches"] = 0.0, 0
+    try:
+        for outcome, branch in branches(run, file):
+            result["branches"] += 1
+            if outcome is not None:
+                text = tuple(outcome[0])[:n_tokens]
+                texts[text] += branch.probability
+                kept += branch.probability * (len(text) - outcome[1])
+                if text not in likeliest or branch.probability > likeliest[text].probability:
+                    likeliest[text] = branch
+    except Undecidable as problem:
+        return result | dict(problem=str(problem))
+    yours, right = (
+        complete(texts, target, n_tokens, end),
+        complete({(): 1.0}, target, n_tokens, end),
+    )
+    result |= dict(distance=total_variation(yours, right), kept=kept)
+    if result["distance"] > TOLERANCE:
+        beginning, *probabilities = first_error(yours, right, n_tokens)
+        # a round can be shorter than the beginning, which the target has completed then
+        fitting = [b for t, b in likeliest.items() if t[: len(beginning)] == beginning[: len(t)]]
+        branch = max(fitting, key=lambda branch: branch.probability)
+        result["first_wrong"] = dict(
+            text=list(beginning),
+            yours=probabilities[0],
+            right=probabilities[1],
+            draws=[describe_choice(choice) for choice in branch.choices if choice.is_open],
+        )
+    return result
+
+
+def describe_choice(choice: Choice) -> str:
+    """A choice in words, with its probability: "coin of 0.75: no (0.25)"."""
+    probability = f"({choice.weights[choice.index]:.2f})"
+    if choice.label == "coin":
+        return f"coin of {choice.weights[1]:.4g}: {('no', 'yes')[choice.index]} {probability}"
+    row = "" if choice.label == "drafted" else f" from {format_row(choice.weights)}"
+    return f"{choice.label} {choice.index}{row} {probability}"
+
+
+def first_error(yours: dict, right: dict, n_tokens: int) -> tuple[Text, float, float]:
+    """The shortest beginning of a text that comes too often, with both probabilities; of several
+    of that length, the one with the largest excess.
+    """
+    for n in range(1, n_tokens + 1):
+        excess: dict[Text, float] = defaultdict(float)
+        for sign, texts in ((1, yours), (-1, right)):
+            for text, probability in texts.items():
+                excess[text[:n]] += sign * probability
+        beginning = max(excess, key=lambda text: (excess[text], text))
+        if excess[beginning] > TOLERANCE / 10 or n == n_tokens:
+            break
+    of = lambda texts: sum(p for text, p in texts.items() if text[:n] == beginning)
+    return beginning, of(yours), of(right)
+
+
+# ---------------------------------------------------------------- what the function is given
+
+
+class TableModel:
+    """The model that a loop calls: ids -> [len(ids), n_vocab], row i for the token after
+    ids[: i + 1]. With a cache, any object with a list `ids`, it reads new ids after those in
+    there, and appends them.
+
+    passes: calls that gave a row for the first new token or a later one
+    """
+
+    def __init__(self, model: Model, prompt: Text, stop: Callable[[str], Any], dtype: type = float):
+        self.model, self.prompt, self.stop, self.dtype = model, prompt, stop, dtype
+        self.n_vocab, self.n_calls, self.passes = len(model(())), 0, 0
+        self.n_read = 0  # tokens, of all calls
+        self.caches: list[tuple[Any, list[int]]] = []  # (cache, what was read into it)
+
+    def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
+        new_ids = tokens_of(
+            np.asarray(ids).ravel(), self.n_vocab, self.stop, "a model is called with"
+        )
+        self.n_calls += 1
+        if not new_ids or self.n_calls > MOST_CALLS:
+            self.stop("a model is called without ids" if not new_ids else "a loop does not end")
+        known = [] if cache is None else self.read_into(cache)
+        text = [*known, *new_ids]
+        if cache is not None:
+            cache.ids.extend(new_ids)
+            known.extend(new_ids)
+        n_prompt = len(self.prompt)
+        self.n_read += len(new_ids)
+        self.passes += len(text) >= n_prompt
+        ends = range(len(text) - len(new_ids) + 1, len(text) + 1)
+        prompt_row = np.full(self.n_vocab, 1 / self.n_vocab)
+        models_rows = [
+            self.model(tuple(text[n_prompt:end])) if end >= n_prompt else prompt_row for end in ends
+        ]
+        return np.array(models_rows, self.dtype)
+
+    def read_into(self, cache: Any) -> list[int]:
+        """The ids that this model has read into a cache, and that are still in there."""
+        read = next((read for known, read in self.caches if known is cache), None)
+        if read is None:
+            self.caches.append((cache, read := []))
+        if cache.ids != read[: len(cache.ids)]:
+            self.stop(f"a cache holds ids {cache.ids}, of which this model has read {read}")
+        del read[len(cache.ids) :]
+        return read
+
+
+def tokens_of(
+    result: Any, n_vocab: int, stop: Callable[[str], Any], event="it returns"
+) -> list[int]:
+    """Convert tokens of any integer type to a list of ints."""
+    try:
+        tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in result]
+    except (TypeError, ValueError):
+        tokens = None
+    if tokens is None or not all(0 <= token < n_vocab for token in tokens):
+        stop(f"{event} {result!r}: expected tokens below {n_vocab}")
+    return tokens
+
+
+def round_of(result: Any, draft: list[int], n_vocab: int, stop: Callable[[str], Any]) -> list[int]:
+    """The tokens of a round, from what a rule returned: a tuple (number accepted, next token), or
+    the tokens themselves.
+    """
+    if isinstance(result, tuple) and len(result) == 2:
+        (n_accepted,) = tokens_of(result[:1], len(draft) + 1, stop, "it accepts")
+        return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop)
+    tokens = tokens_of(result, n_vocab, stop)
+    if not 1 <= len(tokens) <= len(draft) + 1:
+        stop(
+            f"it returns {tokens} for a draft of {len(draft)}: expected 1 to {len(draft) + 1} tokens"
+        )
+    return tokens
+
+
+def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
+    """Run a rule in each round of a case. Returns (text, number of rounds)."""
+    text: list[int] = []
+    for _ in range(case.rounds or 1):
+        draft: list[int] = []
+        q = []
+        for _ in range(case.K):
+            q.append(case.draft_model((*text, *draft)))
+            draft.append(branch.choose(q[-1], "drafted"))
+        p = [case.target((*text, *draft[:n])) for n in range(case.K + 1)]
+        result = call(list(draft), np.array(p, case.dtype), np.array(q, case.dtype), branch=branch)
+        text += round_of(result, draft, case.n_vocab, branch.stop)
+    return tuple(text), case.rounds or 1
+
+
+def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
+    """Run a loop. Returns (its new tokens, number of passes of the target)."""
+    target, draft_model = (
+        TableModel(model, case.prompt, branch.stop, case.dtype)
+        for model in (case.target, case.draft_model)
+    )
+    result = call(
+        target, draft_model, list(case.prompt), case.n_tokens, case.K, branch=branch, end=case.end
+    )
+    return tuple(tokens_of(result, case.n_vocab, branch.stop)), target.passes
+
+
+# ---------------------------------------------------------------- the verdict
+
+
+def prove(
+    function: Callable,
+    cases: Sequence[Case] | None = None,
+    name: str | None = None,
+    to_probs: Callable[[np.ndarray], np.ndarray] = lambda p: p,
+) -> dict[str, Any]:
+    """Judge a rule or a loop. Returns a dict, what `python main.py prove --json` prints:
+
+        name
+        verdict: "exact", "wrong" or "undecidable"
+        reason: what stands in the way of a verdict; None unless it is undecidable
+        distance: the largest of all cases
+        cases: a list of dicts: name, p and q (for the first new token), K, distance, kept,
+            kept_by_verify, kept_at_most (mean numbers of drafted tokens in a text), first_wrong,
+            problem; distance, kept, first_wrong and problem are those of `examine`
+        branches, seconds: of all cases
+
+    function: a rule (draft, p, q) or a loop (target, draft_model, ids, n_tokens, K). Parameters
+        sample, accept, rng and end are given to it by name; any others need defaults. A rule
+        returns a tuple (number accepted, next token), or the tokens of the round; a loop returns
+        the new tokens
+    cases: those of proof/cases.py if None
+    to_probs: what the function does with each row of a model before it samples, such as top-k
+    Raises ValueError for a function of another form.
+    """
+    started = time.perf_counter()
+    form, call = caller(function)
+    if cases is None:
+        has_end = "end" in inspect.signature(function).parameters
+        loops = [case for case in LOOP_CASES if has_end or case.end is None]
+        cases = RULE_CASES if form is rule_text else loops
+    file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
+    results = [judge(form, call, case, to_probs, file) for case in cases]
+    n_branches = sum(result.pop("branches") for result in results)
+    problems = [result["problem"] for result in results if result["problem"]]
+    wrong = any(result["first_wrong"] for result in results)
+    return dict(
+        name=name or getattr(function, "__name__", "it"),
+        verdict="wrong" if wrong else "undecidable" if problems else "exact",
+        reason=problems[0] if problems and not wrong else None,
+        distance=max((r["distance"] for r in results if not r["problem"]), default=None),
+        cases=results,
+        branches=n_branches,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def caller(function: Callable) -> tuple[Callable, Callable]:
+    """The form of a function, rule_text or loop_text, and a function that calls it with the
+    positional arguments of this form, branch=, and end=.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    names = [p.name for p in parameters if p.name in ("sample", "accept", "rng", "end")]
+    required = [p for p in parameters if p.default is p.empty and p.name not in names]
+    forms = {3: rule_text, 5: loop_text}
+    if len(required) not in forms:
+        signature = ", ".join(p.name for p in parameters)
+        raise ValueError(
+            f"({signature}): expected (draft, p, q) or (target, draft_model, ids, n_tokens, K), "
+            "and sample, accept, rng or end after these"
+        )
+
+    def call(*arguments, branch: Branch, end: int | None = None) -> Any:
+        offered = dict(sample=branch.sample, accept=branch.accept, rng=branch, end=end)
+        return function(*arguments, **{name: offered[name] for name in names})
+
+    return forms[len(required)], call
+
+
+def judge(
+    form: Callable, call: Callable, case: Case, to_probs: Callable, file: str | None
+) -> dict[str, Any]:
+    """Examine one case. Returns its entry in the result of `prove`, and its number of branches."""
+    echoes = set()
+
+    def run(branch: Branch) -> tuple[Text, int]:
+        text, n_passes = form(call, case, branch)
+        echoes.add(text[: len(case.prompt)] == case.prompt)
+        if form is loop_text and len(text) < case.n_tokens and case.end not in text:
+            branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")
+        return text, n_passes
+
+    models = [lambda text, m=m: to_probs(m(text)) for m in (case.target, case.draft_model)]
+    right = replace(case, target=models[0], draft_model=models[1])
+    result = examine(run, right.target, case.n_tokens, case.end, file)
+    if case.prompt and result["first_wrong"] and echoes == {True}:
+        result |= dict(distance=None, first_wrong=None)
+        result["problem"] = "each text begins with the prompt: expected only the new tokens"
+    p, q = right.target(()), right.draft_model(())
+    return dict(
+        name=case.name,
+        p=p.tolist(),
+        q=q.tolist(),
+        K=case.K,
+        **result,
+        kept_by_verify=drafts_kept(right, block=False),
+        kept_at_most=drafts_kept(right, block=True),
+    )
