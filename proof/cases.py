@@ -145,7 +145,8 @@ def round_law(target: Model, draft_model: Model, text: Text, k: int, block: bool
 
 
 def drafts_kept(case: Case, block: bool) -> float:
-    """The mean number of drafted tokens in a text that the token rule, or block verification, keeps.
+    """How many drafted tokens of a text the token rule, or block verification, keeps on average.
+
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
     tokens, uses no others, and adds one token (Sun et al. 2024).
     """
@@ -181,13 +182,3 @@ def complete(
             p: Any = target(text)
             unfinished += [((*text, i), probability * p[i]) for i in range(len(p)) if p[i] > 0]
     return completed
-
-
-def total_variation(first: dict, second: dict) -> float:
-    """Half the sum of all differences of two distributions, {outcome: probability}.
-
-    >>> total_variation({"a": 0.5, "b": 0.5}, {"b": 1.0})
-    0.5
-    """
-    keys = first.keys() | second.keys()
-    return sum(abs(first.get(key, 0.0) - second.get(key, 0.0)) for key in keys) / 2

@@ -196,6 +196,16 @@ def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:
     return dict(outcomes)
 
 
+def total_variation(first: dict, second: dict) -> float:
+    """Half the sum of all differences of two distributions, {outcome: probability}.
+
+    >>> total_variation({"a": 0.5, "b": 0.5}, {"b": 1.0})
+    0.5
+    """
+    keys = first.keys() | second.keys()
+    return sum(abs(first.get(key, 0.0) - second.get(key, 0.0)) for key in keys) / 2
+
+
 def describe_error(error: BaseException, file: str | None) -> str:
     """An exception in one line, with the last line of the file that it passed."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]

@@ -14,13 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text
-from proof.cases import complete, drafts_kept, total_variation
-from proof.enumerate import Branch, Choice, Undecidable, branches, format_row
+from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
+from proof.enumerate import Branch, Choice, Undecidable, branches, format_row, total_variation
 
-TOLERANCE = (
-    1e-5  # of a distance: float32 rounds to 1e-7, and a difference is divided by less than 1
-)
+TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_CALLS = 1_000  # of a model, in one run
 
 
@@ -178,9 +175,7 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Callable[[str], 
         return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop)
     tokens = tokens_of(result, n_vocab, stop)
     if not 1 <= len(tokens) <= len(draft) + 1:
-        stop(
-            f"it returns {tokens} for a draft of {len(draft)}: expected 1 to {len(draft) + 1} tokens"
-        )
+        stop(f"it returns {tokens}, expected 1 to {len(draft) + 1} tokens")
     return tokens
 
 
