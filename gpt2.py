@@ -13,10 +13,12 @@ n_head * d_head, n_vocab. A comment behind each signature gives the shapes that 
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
+
+CHUNK = 128  # tokens of a prompt that are read at a time
 
 
 @dataclass(frozen=True)
@@ -86,17 +88,24 @@ def softmax(x, xp):  # [..., n] -> [..., n], in place: a new array would cost mo
     return x
 
 
-def layer_norm(x, weight, bias, epsilon):  # [..., n_embd] -> [..., n_embd]
-    n = x.shape[-1]  # sums divided by n: x.mean() and x.var() are slower on a few rows
-    x = x - x.sum(axis=-1, keepdims=True) / n  # a new array: the caller keeps its own
-    variance = (x * x).sum(axis=-1, keepdims=True) / n
-    x /= (variance + epsilon) ** 0.5
+@lru_cache
+def averages(n, xp, dtype):  # -> [n, 1]
+    """x @ averages(n, xp, dtype) is the mean of each row of x. On a few rows that is faster than
+    x.sum() / n, and far faster than x.mean().
+    """
+    return xp.full((n, 1), 1 / n, dtype=dtype)
+
+
+def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] -> [n, n_embd]
+    mean = averages(x.shape[-1], xp, x.dtype)
+    x = x - x @ mean  # a new array: the caller keeps its own
+    x /= ((x * x) @ mean + epsilon) ** 0.5
     x *= weight
     x += bias
     return x
 
 
-def linear(x, weight, bias):  # [n_new, n_in], [n_in, n_out], [n_out] -> [n_new, n_out]
+def linear(x, weight, bias):  # [n_new, n_in], [n_in, n_out], [1, n_out] -> [n_new, n_out]
     y = x @ weight
     y += bias
     return y
@@ -112,7 +121,7 @@ def causal_mask(n, xp, dtype):  # -> [n, n]
     return xp.triu(xp.full((n, n), -math.inf, dtype=dtype), k=1)
 
 
-def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
+def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
     # [n_head, n_total, d_head] -> [n_head, n_new, d_head]; the new positions are the last
     n_new, d_head = q.shape[1:]
     scores = (q * (1 / math.sqrt(d_head))) @ k  # [n_head, n_new, n_total]
@@ -121,29 +130,12 @@ def attend(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
     return softmax(scores, xp) @ v
 
 
-def attention(x, c_attn, c_proj, n_head, layer, texts, backend):  # [n_new, n_embd] -> the same
-    # texts: [(KVCache, slice)], the cache of each text, to be extended, and the text's rows of x
+def attention(x, c_attn, c_proj, n_head, attend):  # [n_new, n_embd] -> [n_new, n_embd]
     n_new, n_embd = x.shape
-    d_head = n_embd // n_head
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
-    qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, d_head).transpose(1, 2, 0, 3)
-    q, k, v = qkv[0], qkv[1], qkv[2]
-    n_scores = 0
-    for cache, rows in texts:
-        n_total = cache.append(layer, k[:, rows], v[:, rows])
-        n_scores += n_head * (rows.stop - rows.start) * n_total
-    heads = backend.xp.empty((n_new, n_head, d_head), dtype=x.dtype)
-
-    def attend_heads(a, b):  # heads a to b: all heads of the first text, then those of the next
-        for i, (cache, rows) in enumerate(texts):
-            first, end = max(0, a - i * n_head), min(n_head, b - i * n_head)
-            if first < end:
-                out = heads[rows, first:end].swapaxes(0, 1)
-                cache.attend(layer, slice(first, end), q[first:end, rows], out)
-
-    # each thread takes some of the heads; one takes all of them if there are few scores
-    backend.run_on_threads(attend_heads, len(texts) * n_head, n_scores)
-    return linear(heads.reshape(n_new, n_embd), **c_proj)
+    qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
+    heads = attend(qkv[0], qkv[1], qkv[2])  # the cache's: [n_head, n_new, d_head]
+    return linear(heads.swapaxes(0, 1).reshape(n_new, n_embd), **c_proj)
 
 
 # ---------------------------------------------------------------- the cache
@@ -152,13 +144,14 @@ def attention(x, c_attn, c_proj, n_head, layer, texts, backend):  # [n_new, n_em
 class KVCache:
     """What a model has computed of one text: the keys and values of every position read so far.
 
-    Allocated once, for the whole text. `length` is the only record of how far the model has read.
-    To forget what comes after a position, set it back: that costs nothing.
+    Allocated once, for the whole text. `ids`, the tokens read so far, is the only record of how far
+    the model has read. To forget what comes after a position, delete its ids: that costs nothing.
 
     k: [n_layer, n_head, d_head, n_positions], so that scores are q @ k. With positions before
         d_head, BLAS would rearrange the keys of the whole text for every pass over a few rows.
     v: [n_layer, n_head, n_positions, d_head]
-    hidden: [n_positions, n_embd], the output of the last block: EAGLE and Medusa drafts read it
+    hidden: [1 + n_positions, n_embd], for drafts by EAGLE and Medusa. Row i is the output of the
+        last block after i tokens, and 0 before the first
     """
 
     def __init__(self, config, backend, dtype, n_positions):
@@ -168,35 +161,35 @@ class KVCache:
         n_columns = 16 * (n_positions // 16 + 1 | 1)
         self.k = backend.xp.empty((*heads, d_head, n_columns), dtype=dtype)[..., :n_positions]
         self.v = backend.xp.empty((*heads, n_positions, d_head), dtype=dtype)
-        self.hidden = backend.xp.empty((n_positions, config.n_embd), dtype=dtype)
-        self.backend, self.length = backend, 0
+        self.hidden = backend.xp.empty((1 + n_positions, config.n_embd), dtype=dtype)
+        self.hidden[0] = 0
+        self.backend, self.ids = backend, []
 
-    def append(self, layer, k, v):  # 2 x [n_head, n_new, d_head] -> n_total
-        """Store the keys and values of a layer's new positions behind those read so far. Return how
-        many positions there are then. `length` stays until `advance`, after the last layer.
+    def attend(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
+        """Store the keys and values of a layer's new positions behind those read so far, and let
+        each of them attend to all up to itself. `ids` grows in `advance`, after the last layer.
         """
-        n_total = self.length + k.shape[1]
-        self.k[layer, :, :, self.length : n_total] = k.swapaxes(1, 2)  # stored with d_head first
-        self.v[layer, :, self.length : n_total] = v
-        return n_total
+        n_head, n_new, _ = q.shape
+        n_read, n_total = len(self.ids), len(self.ids) + n_new
+        keys, values = self.k[layer, ..., :n_total], self.v[layer, :, :n_total]
+        keys[..., n_read:] = k.swapaxes(1, 2)  # stored with d_head first
+        values[:, n_read:] = v
+        xp = self.backend.xp
+        out = xp.empty(q.shape, dtype=q.dtype)
 
-    def attend(self, layer, heads, q, out):  # 2 x [n_heads, n_new, d_head]
-        """Write the attention output of the new positions to `out`, for some heads of a layer (a
-        slice). Their keys and values have been appended before.
-        """
-        n_new, chunk = q.shape[1], self.backend.chunk
-        # a chunk of new positions at a time, which does not score the keys after it
-        for start in range(0, n_new, chunk):
-            end = min(start + chunk, n_new)
-            n_seen = self.length + end
-            # [n_heads, d_head, n_seen], [n_heads, n_seen, d_head]
-            k, v = self.k[layer, heads, :, :n_seen], self.v[layer, heads, :n_seen]
-            out[:, start:end] = attend(q[:, start:end], k, v, self.backend.xp)
+        def attend_heads(a, b):  # heads a to b
+            out[a:b] = dot_product_attention(q[a:b], keys[a:b], values[a:b], xp)
 
-    def advance(self, hidden):  # [n_new, n_embd]
-        """Add the new positions to `length`, and keep these outputs of the last block for them."""
-        start, self.length = self.length, self.length + hidden.shape[0]
-        self.hidden[start : self.length] = hidden
+        # each thread takes some of the heads; one takes all of them if there are few scores
+        if n_new:  # no maximum of no scores
+            self.backend.run_on_threads(attend_heads, n_head, n_head * n_new * n_total)
+        return out
+
+    def advance(self, new, hidden):  # [n_new], [n_new, n_embd]
+        """Add the ids `new`, and the outputs of the last block after each."""
+        n_read = len(self.ids)
+        self.ids += new
+        self.hidden[1 + n_read : 1 + len(self.ids)] = hidden
 
 
 # ---------------------------------------------------------------- the model
@@ -222,54 +215,57 @@ class Model:
         """Read a text. Returns the logits after each of its last n_last ids, as a NumPy array: row
         i scores the token that follows the i-th of them.
 
-        Reads only what the cache lacks. The last n_last ids are always read: what the cache holds
-        from there on, such as rejected drafts, is forgotten first. Whatever it holds before them
-        must have been read from these same ids; that is not checked. Raises ValueError if there are
-        more than n_ctx ids or fewer than n_last, or if a new id is not that of a token. With
-        n_last 0 it only fills the cache.
+        ids: a list of int. Reads only what the cache lacks, and always the last n_last ids: what
+        the cache holds of other ids, such as rejected drafts, is forgotten first. Raises ValueError
+        if there are more than n_ctx ids or fewer than n_last, or if a new id is not that of a
+        token. With n_last 0 it only fills the cache.
         """
         new = self.roll_back(ids, cache, n_last)
-        x = self.embed(new, cache)
-        x = self.blocks(x, [(cache, slice(0, len(new)))])  # one text: all rows of x are its
-        cache.advance(x)
+        # a long prompt in parts, none of which scores the keys after it
+        for part in [new[i : i + CHUNK] for i in range(0, len(new), CHUNK)]:
+            x = self.embed(part, cache)
+            x = self.blocks(x, cache.attend)
+            cache.advance(part, x)
         # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
-        return self.logits(x[len(new) - n_last :])
+        return self.logits(cache.hidden[1 + len(ids) - n_last : 1 + len(ids)])
 
     def roll_back(self, ids, cache, n_last):
-        """Set cache.length back, so that the last n_last ids are read again. Return the list of the
-        ids that the cache lacks. Raises ValueError if there are more than n_ctx ids, or fewer than
-        n_last.
+        """Forget what the cache holds of the last n_last ids, and of ids that are not these. Return
+        the list of the ids that it then lacks. Raises ValueError if there are more than n_ctx ids,
+        or fewer than n_last.
         """
         n_ctx = self.config.n_ctx
         if not 0 <= n_last <= len(ids) <= n_ctx:
             job = f"{len(ids)} tokens for {n_last} rows of logits"
             raise ValueError(f"cannot read {job} with a context of {n_ctx}")
-        cache.length = min(cache.length, len(ids) - n_last)
-        return ids[cache.length :]
+        n_kept = min(len(cache.ids), len(ids) - n_last)
+        while cache.ids[:n_kept] != ids[:n_kept]:  # mostly equal at once: they differ at the end
+            n_kept -= 1
+        del cache.ids[n_kept:]
+        return ids[n_kept:]
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
         """Embed the ids `new` and their positions. Raises ValueError for an id of no token."""
         n_vocab = self.config.n_vocab
-        if len(new) and not 0 <= min(new) <= max(new) < n_vocab:  # NumPy takes -1 for the last
+        if new and not 0 <= min(new) <= max(new) < n_vocab:  # NumPy takes -1 for the last
             raise ValueError(f"token ids {min(new)} to {max(new)}: expected 0 to {n_vocab - 1}")
-        positions = slice(cache.length, cache.length + len(new))
+        positions = slice(len(cache.ids), len(cache.ids) + len(new))
         ids = self.backend.asarray(np.array(new, int))
         return self.params["wte"][ids] + self.params["wpe"][positions]
 
-    def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_embd]
-        """All blocks, over the rows of one text or several: texts is [(KVCache, slice of rows)]."""
-        n_head, epsilon, backend = self.config.n_head, self.config.epsilon, self.backend
+    def blocks(self, x, attend):  # [n_new, n_embd] -> [n_new, n_embd]
+        """All blocks. attend(layer, q, k, v): as KVCache.attend."""
+        n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
-            h = layer_norm(x, **block["ln_1"], epsilon=epsilon)
-            x = x + attention(
-                h, **block["attn"], n_head=n_head, layer=layer, texts=texts, backend=backend
-            )
-            h = layer_norm(x, **block["ln_2"], epsilon=epsilon)
-            x = x + mlp(h, **block["mlp"], xp=backend.xp)
+            h = layer_norm(x, **block["ln_1"], epsilon=epsilon, xp=xp)
+            x = x + attention(h, **block["attn"], n_head=n_head, attend=partial(attend, layer))
+            h = layer_norm(x, **block["ln_2"], epsilon=epsilon, xp=xp)
+            x = x + mlp(h, **block["mlp"], xp=xp)
         return x
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
         """The logits for these outputs of the last block, as a NumPy array."""
-        x = layer_norm(x, **self.params["ln_f"], epsilon=self.config.epsilon)
+        epsilon, xp = self.config.epsilon, self.backend.xp
+        x = layer_norm(x, **self.params["ln_f"], epsilon=epsilon, xp=xp)
         # the output head is the token embedding, transposed
         return self.backend.to_host(x @ self.params["head"])

@@ -1,134 +1,177 @@
 """The command line: python main.py continues a prompt twice, autoregressively and speculatively,
-and compares the two.
-
-`generate` shows the job from top to bottom: load the pair of models, decode both ways, compare. The
-algorithm is in sampling.py, and decoding/run.py calls it. The flags and their defaults are in
-cli/flags.py, the other commands in cli/ and experiments/. A value that cannot be used ends the
-program with one line on stderr and exit code 2.
+and compares the two. `generate` shows the job from top to bottom; the algorithm is in sampling.py.
 """
 
-import importlib
-import signal
 import sys
-
-VERSION = "1.0.0"
-
-if __name__ == "__main__":
-    # until there is something to interrupt, Ctrl-C just ends the program
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+from functools import partial
+from json import dumps
+from typing import Literal
 
 try:
-    # isort: off
-    import backends.before_numpy  # noqa: F401, chooses BLAS kernels and threads, before NumPy
-    from checkpoints.errors import InputError
-    from cli.exit_codes import run_for_exit_code, run_program
-    from cli.parser import call
-    from cli.texts import Output, Texts, check_combination, has_several_results
-    from cli.flags import Settings
+    import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
+
+    from checkpoints.registry import MODELS_DIR
+    from cli import show
+    from cli.command import run_program
+    from decoding.decode import (
+        DECODERS,
+        begin,
+        compare,
+        decode,
+        encode_prompt,
+        load_pair,
+        median_turn,
+    )
+    from sampling import SamplingParams
 except ModuleNotFoundError as missing:
-    message = f"error: {missing.name} is not installed: pip install -r requirements.txt"
-    print(message, file=sys.stderr)
+    print(f"error: {missing.name} is not installed: pip install {missing.name}", file=sys.stderr)
     sys.exit(2)
 
-# {command: the module that has it}, imported when asked for; generate is below
-COMMANDS = {
-    "generate": "main",
-    "chat": "cli.chat",
-    "play": "cli.play",
-    "download": "cli.download",
-    "check": "cli.check",
-    "export": "cli.export",
-    "mistakes": "experiments.measure_mistakes",
-    "profile": "experiments.benchmark.profile",
-    "benchmark": "experiments.benchmark.benchmark",
-    "record": "experiments.replay.record",
-    "replay": "experiments.replay.replay",
-}
+VERSION = "1.0.0"
+N_TURNS = 3  # of both decoders; one if they take longer than this many seconds
+LONG = 5.0
 
 
-def generate(texts: Texts, settings: Settings, output: Output):
+def generate(
+    *,
+    prompt: str = "Once upon a time there lived a king",
+    n_tokens_to_generate: int = 60,
+    stop: str = "",
+    mode: Literal["both", "autoregressive", "speculative"] = "both",
+    target_model_size: str = "17M",
+    draft_model_size: str = "0.7M-17M",
+    models_dir: str = MODELS_DIR,
+    download: bool = False,
+    K: int | Literal["auto"] = 4,
+    verification: Literal["token", "block"] = "token",
+    coupled: bool = False,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 123,
+    trace: bool = False,
+    stream: bool = False,
+    json: bool = False,
+    backend: Literal["numpy", "cupy", "cupy-float16"] = "numpy",
+) -> None:
     """Continue a prompt autoregressively and speculatively, and compare the texts and their times.
 
     Both decoders sample from the distribution of a large model, the target. The speculative one
-    lets a small draft model propose tokens, and so needs fewer passes of the target. Without flags,
-    models that come with this repository continue "Once upon a time".
+    lets a small draft model propose tokens, and so needs fewer passes of the target.
 
-    Examples:
-        python main.py --prompt "Once upon a time" --K 4 --trace
-        python main.py --prompts prompts.txt --temperature 0.8 --out texts.jsonl
+        python main.py --prompt "The fox said to the crow" --K 6 --temperature 0.8
 
     Other commands, each with its own --help:
-        chat        continue prompts in a console
+        batch       continue the prompts of a file
+        chat        continue prompts as you type them
         play        watch both decoders on a page in the browser
-        mistakes    list the known ways to get speculative decoding wrong
-        benchmark   measure drafts, values of K, batches, other programs
-        profile     time the parts of a forward pass
-        record      store what a target and a draft say about some texts
-        replay      try other settings on what was recorded
+        prove       judge whether your sampler keeps the distribution
+        mistakes    see known mistakes at work
+        benchmark   measure drafts, values of K, temperatures, batches
+        replay      count the tokens that drafts would get right in recorded texts
         download    fetch OpenAI's models
         check       compare a model's files with what is known of them
-        export      write a model in the format of another program
+
+    Flags:
+        prompt: the text to continue, or - for standard input
+        n_tokens_to_generate: how many tokens to write; the text may end before
+        stop: stop after the token that completes this string; \\n is a new line
+        mode: which decoders to run: both, autoregressive or speculative
+        target_model_size: the model you want text from: a name in models_dir, or a folder
+        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
+        models_dir: the folder that holds a folder for each model
+        download: fetch models that are missing
+        K: how many tokens to draft per round; auto chooses for each round
+        verification: the accept/reject rule: for each token, or for a round as a block
+        coupled: draft and target share their noise, so that the two texts are the same
+        temperature: 0 is greedy decoding
+        top_k: sample from the top_k most likely tokens; 0 keeps all
+        top_p: sample from the fewest most likely tokens that together reach this probability
+        seed: of the random numbers; the same seed and length give the same text
+        trace: print the speculative text round by round, every token marked
+        stream: print the text while it is written
+        json: print one JSON object and nothing else
+        backend: numpy, or cupy on a GPU, or cupy-float16
     """
-    # here: --help need not wait for them
-    from cli import show
-    from cli.from_flags import config_from, json_of, kernels_in, load_pair
-    from decoding.metrics import summary
-    from decoding.run import with_median_times
+    flags = dict(locals())
+    if json and (trace or stream):
+        raise ValueError("--json: expected no --trace and no --stream with it")
+    to_probs = SamplingParams(temperature, top_k, top_p)
 
-    # load the pair of models, and read the prompt
-    check_combination(texts, settings, output)
-    if has_several_results(texts, output):
-        from cli.several_prompts import generate_several
+    # load the models, and read the prompt
+    draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
+    target, draft, encoder = load_pair(
+        target_model_size, draft_name, models_dir, backend, download
+    )
+    text = sys.stdin.read() if prompt == "-" else prompt
+    ids = encode_prompt(text, encoder, target)
 
-        return generate_several(texts, settings, output)
-    config = config_from(settings)
-    pair = load_pair(settings, output.download)
-    (prompt,) = texts.encode(pair, settings.seed)
-    screen = show.Screen(settings, output, prompt, pair)
+    # decode with each of the two loops; short texts in three turns, for a median of the times
+    decoders = DECODERS if mode == "both" else (mode,)
+    turns: dict[str, list[dict]] = {decoder: [] for decoder in decoders}
+    for turn in range(N_TURNS):
+        for decoder in decoders:
+            rounds = begin(
+                decoder, target, draft, encoder, ids, n_tokens_to_generate, K=K, to_probs=to_probs,
+                seed=seed, stop=stop, verification=verification, coupled=coupled,
+            )  # fmt: skip
+            watch = show.progress
+            if turn == 0 and not json:
+                show.title(f"{decoder.capitalize()} Decode")
+                traced = trace and decoder == "speculative"
+                shown = show.trace if traced else show.stream if stream else show.text
+                watch = partial(shown, encoder, f"Text = {text}")
+            turns[decoder].append(decode(rounds, encoder, watch))
+            if turn == 0 and not json:
+                print()
+        if mode != "both" or sum(turns[decoder][0]["seconds"] for decoder in decoders) > LONG:
+            break
 
-    # decode both ways: finish() runs sampling.autoregressive or sampling.speculative to its end
-    runs = {decoder: config.new_run(pair, prompt, decoder) for decoder in settings.decoders}
-    results = {}
-    for decoder, run in runs.items():
-        run.warm_up()
-        watchers = screen.begin(run, decoder)
-        result = run.finish(*watchers)
-        # a report shows the seconds of each round of this one run
-        results[decoder] = result if settings.report else with_median_times(result, run)
-        screen.end(decoder, results[decoder])
-
-    # compare the texts and their times
-    compared = summary(config, pair, prompt, results)
-    kernels = kernels_in(settings, pair)
-    screen.compare(json_of(settings, config, pair, prompt, compared, kernels))
-
-
-def dispatch(arguments):
-    """Run the command that the words (a list of str) begin with, or `generate` if they begin with a
-    flag (not --version) or are empty. Raises InputError for an unknown command.
-    """
-    if arguments == ["--version"]:
-        print(VERSION)
-        return
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:], "--help"]
-    name, command = "generate", generate
-    if arguments and not arguments[0].startswith("-"):
-        name, *arguments = arguments
-    if name not in COMMANDS:
-        from cli.hints import unknown_message  # here: a word that is known needs no hint
-
-        expected = f"{', '.join(COMMANDS)}, or flags such as --prompt TEXT; try --help"
-        raise InputError(unknown_message("command", name, COMMANDS, expected))
-    if name != "generate":
-        command = getattr(importlib.import_module(COMMANDS[name]), name)
-    call(command, arguments)  # with the dataclasses of its signature, made from the flags
+    # compare
+    n_rows = 5 if K == "auto" else K + 1
+    compared = compare(turns, target, ids, to_probs, seed if coupled else None, n_rows)
+    results = {decoder: median_turn(turns[decoder]) for decoder in decoders}
+    if json:
+        print(dumps({"settings": flags, "prompt_token_ids": ids, **results, **compared}))
+    else:
+        show.comparison(results, compared)
 
 
-def main(arguments):
-    """Run a command line, given as a list of str. Returns the exit code; prints errors."""
-    return run_for_exit_code(lambda: dispatch(arguments))
+def version() -> None:
+    """Print the version of this program."""
+    print(VERSION)
+
+
+COMMANDS = {
+    "generate": generate,
+    "batch": "cli.batch",
+    "chat": "cli.chat",
+    "play": "page.play",
+    "prove": "proof.command",
+    "mistakes": "proof.mistakes",
+    "benchmark": "bench.benchmark",
+    "replay": "bench.replay",
+    "download": "cli.download",
+    "check": "cli.check",
+    "version": version,
+}
+
+MOVED = {  # flags that generate had, and where their job is done now
+    "prompts": "batch FILE",
+    "out": "batch FILE --out NAME",
+    "batch_size": "batch FILE --batch_size N",
+    "cluster": "batch FILE --cluster ADDRESS",
+    "report": "play --save NAME",
+    "mistake": "mistakes NAME",
+    "rule": "prove FILE",
+    "version": "version",
+}
+
+
+def main() -> None:
+    """Run the command line of this process: the `speculate` of an installed package."""
+    run_program(COMMANDS, MOVED)
 
 
 if __name__ == "__main__":
-    run_program(lambda: main(sys.argv[1:]))
+    main()

@@ -68,7 +68,7 @@ def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
     P = [1.0]  # the product of the ratios p / q, with a limit of 1 at each position
     for i, token in enumerate(draft):
         P.append(min(1.0, P[-1] * p[i, token] / q[i, token]))
-    q = [*q, 0.0]  # nothing is drafted after the last token: there the residual is p, the bonus
+    q = [*q[: len(draft)], 0.0]  # nothing is drafted after the last: there the residual is p
     for t in reversed(range(len(draft) + 1)):  # the longest block first
         S = np.maximum(P[t] * p[t] - q[t], 0).sum()
         # P[0] = 1, so the loop ends in a return; and with P[t] = 1 the coin is S / S, or 0 / 0
@@ -138,7 +138,8 @@ def stop_condition(encoder, stop=""):
     def is_done(generated):
         if generated[-1] in encoder.ends:
             return True
-        return bool(stop) and stop in encoder.decode(generated[-n_tail:])
+        decode = encoder.incremental_decoder()  # which holds back an unfinished character
+        return bool(stop) and stop in decode(generated[-n_tail:])
 
     return is_done
 
@@ -190,11 +191,11 @@ def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never,
     yield last_round  # the prefill
     while len(text) < length:
         # 1. The drafter proposes up to k tokens. One place is left for the target's own token.
-        k = K(last_round) if callable(K) else K
-        draft, q = drafter.propose(text, min(k, length - len(text) - 1))
-        if len(q) < len(draft):
-            rows = f"{len(draft)} tokens with {len(q)} rows of q"
-            raise ValueError(f"the drafter proposed {rows}: expected a row for each token")
+        max_k = min(K(last_round) if callable(K) else K, length - len(text) - 1)
+        draft, q = drafter.propose(text, max_k)
+        if not len(q) == len(draft) <= max_k:
+            got = f"{len(draft)} tokens with {len(q)} rows of q"
+            raise ValueError(f"the drafter: {got}; expected up to {max_k}, with a row for each")
         # 2. The target scores them in one pass: row i is for draft[i], the last for what follows.
         p = to_probs(target.read(text + draft, cache, n_last=len(draft) + 1))
         # 3. The rule accepts the first n_accepted of them, and samples the token that follows.
@@ -215,52 +216,35 @@ def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never,
 # ---------------------------------------------------------------- drafters
 #
 # A drafter has n_vocab, propose(ids, k) -> draft, q, and prefill(ids, target_cache), which begins a
-# text. Only a head of the target reads the target's cache (decoding/drafts.py).
+# text. Only a head of the target reads the target's cache (decoding/heads.py).
 
 
 class NeuralDrafter:
-    """Drafts with a smaller model: samples up to k tokens from it, one pass each.
+    """Drafts with a smaller model: samples up to k tokens from it, one pass each."""
 
-    Drafting stops early where no token has at least the probability `confidence` (at temperature
-    1). That is decided before sampling: to discard a token after seeing it would bias the text.
-    """
-
-    def __init__(self, model, to_probs, rng, confidence=0.0):
-        self.model, self.to_probs, self.rng, self.confidence = model, to_probs, rng, confidence
+    def __init__(self, model, to_probs, rng):
+        self.model, self.to_probs, self.rng = model, to_probs, rng
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
     def prefill(self, ids, target_cache):
         """Begin a text: read ids, the prompt without its last token. target_cache is not used."""
-        self.cache.length = 0  # another text may have been read before
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """Draft up to k tokens after ids. Returns them, and the distribution that each was sampled
-        from. They are fewer if the context is full, or where no token has the `confidence`.
+        """Draft k tokens after ids, fewer if the context is full. Returns them, and the
+        distribution that each was sampled from.
         """
-        # forget rejected tokens here: with k = 0, `read`, which does the same, is not called
-        self.cache.length = min(self.cache.length, len(ids) - 1)
-        draft, q = [], [np.empty((0, self.n_vocab))]  # so that q has a shape if nothing is drafted
+        draft, q = [], []
         # + 1: the last drafted token is never read, so it needs no place in the context
         for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
-            logits = self.model.read(ids + draft, self.cache)
-            if self.confidence and highest_probability(logits) < self.confidence:
-                break
-            q.append(self.to_probs(logits))  # [1, n_vocab]
-            draft.append(self.rng.sample(q[-1][0]))
-        return draft, np.concatenate(q)
-
-
-def highest_probability(logits):  # [1, n_vocab] -> number
-    """The probability of the likeliest token at temperature 1."""
-    _, best = likeliest(logits)
-    return 1 / np.exp(logits - best).sum()
+            q.append(self.to_probs(self.model.read(ids + draft, self.cache))[0])
+            draft.append(self.rng.sample(q[-1]))
+        return draft, np.reshape(q, (len(q), self.n_vocab))
 
 
 # ---------------------------------------------------------------- from logits to tokens
 
-FLOAT64_ABOVE = 10  # at higher temperatures float32 is too coarse to tell probabilities apart
 N_COLUMNS = 256  # of the table that a search for the k-th largest logit begins with
 
 
@@ -292,35 +276,30 @@ class SamplingParams:
 
     def __call__(self, logits):  # [n, n_vocab] -> [n, n_vocab]
         """The probabilities of each row of logits, in float64."""
-        tokens, best = likeliest(logits)
+        best = largest(logits)
         if self.greedy:
-            return one_hot(tokens, logits.shape[-1])
-        x = logits.astype(np.float64) if self.temperature > FLOAT64_ABOVE else logits
-        with np.errstate(over="ignore"):  # far below the best: minus infinity, probability 0
-            # subtract the largest logit, so that exp cannot overflow; apply the temperature
-            x = x - best
-            x /= self.temperature
-        p = np.exp(x, out=x).astype(np.float64)
-        for row, row_logits in zip(p, logits):
-            if self.top_k:
+            return one_hot(logits.argmax(axis=-1), logits.shape[-1])
+        p = np.exp((logits - best) / self.temperature)  # below the best: exp cannot overflow
+        if self.top_k:
+            for row, row_logits in zip(p, logits):
                 keep_top_k(row, row_logits, self.top_k)
-            row /= row.sum()
-            if self.top_p < 1:
+        p /= p.sum(axis=-1, keepdims=True)
+        if self.top_p < 1:
+            for row in p:
                 keep_top_p(row, self.top_p)
         return p
 
 
-def likeliest(logits):  # [n, n_vocab] -> [n], [n, 1]
-    """The likeliest token of each row, and its logit. Raises FloatingPointError if that is not
-    finite: such logits have no distribution.
+def largest(logits):  # [n, n_vocab] -> [n, 1]
+    """The largest logit of each row, in float64. Raises FloatingPointError if it is not finite:
+    such logits have no distribution.
     """
-    tokens = logits.argmax(axis=-1)  # NaN counts as the largest
-    best = logits[np.arange(len(tokens)), tokens][:, None]
+    best = logits.max(axis=-1, keepdims=True)  # NaN counts as the largest
     if not np.isfinite(best).all():
         raise FloatingPointError(
             "the largest logit is NaN or infinite: expected a finite number; check the weights"
         )
-    return tokens, best
+    return best.astype(np.float64)
 
 
 def one_hot(tokens, n_vocab):  # [n] -> [n, n_vocab]

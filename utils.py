@@ -15,7 +15,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and thread
 import numpy as np
 
 from backends import memory
-from backends.kernels import parse_kernel, plan_layouts
+from backends.kernels import plan_layouts
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
@@ -27,7 +27,6 @@ from gpt2 import Config, Model, nested
 # ---------------------------------------------------------------- backends
 
 CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
-CHUNK = 128  # positions of a prompt that attend at a time
 
 
 @dataclass(frozen=True)
@@ -43,43 +42,23 @@ class Backend:
     synchronize: Callable  # wait until all work is done
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
-    exact: bool = False  # a position's bits do not depend on what else is in the pass
 
-    @property
-    def chunk(self):
-        """How many new positions attend at a time."""
-        return 1 if self.exact else CHUNK
-
-
-def get_backend(name="numpy", kernels="auto", exact=False, dtype="float32"):
-    """The Backend "numpy" or "cupy". Raises InputError if this name or another value is unusable.
-
-    kernels, for NumPy: "auto" measures what is fastest here, "plain" is NumPy's own product, "64x2"
-    is tiles 64 columns wide on 2 threads. exact, for NumPy: a position's logits are the same to the
-    last bit however many are computed together. dtype, for CuPy: "float16" halves the weights and
-    multiplies in float16.
+def get_backend(name: str = "numpy") -> Backend:
+    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose weights take half the
+    memory and are multiplied in float16. Raises ValueError if it is not to be had.
     """
-    if name not in ("numpy", "cupy"):
-        raise InputError(f"backend {name!r}: expected numpy or cupy")
-    if dtype != "float32" and (name, dtype) != ("cupy", "float16"):
-        raise InputError(f"dtype {dtype!r}: expected float32, or float16 with --backend cupy")
-    if name == "cupy":
-        return cupy_backend(exact, half=dtype == "float16")
-    try:
-        kernel = parse_kernel(kernels)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    one_thread = kernel and kernel.one.n_threads == 1  # as "64x1" asks for; "auto" is None
-    run_on_threads = on_one_thread if one_thread else on_all_threads
+    if name in ("cupy", "cupy-float16"):
+        return cupy_backend(half=name == "cupy-float16")
+    if name != "numpy":
+        raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
     return Backend(
         name="numpy",
         xp=np,
         asarray=np.asarray,
         to_host=np.asarray,
-        plan_layouts=partial(plan_layouts, kernel=kernel, exact=exact),
+        plan_layouts=partial(plan_layouts, kernel=None, exact=False),
         synchronize=nothing_to_wait_for,
-        run_on_threads=run_on_threads,
-        exact=exact,
+        run_on_threads=on_all_threads,
     )
 
 
@@ -87,22 +66,18 @@ def nothing_to_wait_for():
     """NumPy's `synchronize`: a call has done its work when it returns."""
 
 
-def cupy_backend(exact, half):
-    """The Backend of CuPy; half: float16. Raises InputError if exact, or without a GPU or CuPy."""
-    if exact:
-        raise InputError(
-            "exact: expected --backend numpy; what cuBLAS computes for a row depends on the others"
-        )
+def cupy_backend(half: bool) -> Backend:
+    """The Backend of CuPy; half: float16. Raises ValueError without a GPU or CuPy."""
     try:
         from backends import gpu
 
         gpu.cupy.cuda.runtime.getDeviceCount()
     except ImportError:
-        raise InputError(
+        raise ValueError(
             "backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x"
         ) from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
-        raise InputError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
+        raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
     return Backend(
         name="cupy",
         xp=gpu.cupy,
@@ -146,7 +121,8 @@ def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Mode
         # the matrices of the blocks are laid out for products, and so is the head, below
         is_matrix = name.startswith("h.") and len(shape) == 2
         store = lay_out if is_matrix else backend.asarray
-        parameters[name] = store(read(name))
+        # a vector as one row: NumPy adds arrays of one shape twice as fast as others
+        parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)
     wte = tree["wte"]["weight"]
     head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed

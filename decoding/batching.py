@@ -9,26 +9,17 @@ Drafts are served before the target, so that the target's pass finds every text 
 ready.
 """
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import singledispatch
+from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
-from utils import require_memory
+from decoding.medusa import Medusa
+from gpt2 import CHUNK, KVCache, Model
 
 THREAD_PREFIX = "text"  # of the names of the threads
-
-
-def require_cache_memory(models, n_texts, n_positions):
-    """Raise InputError if memory does not suffice for the caches of n_texts texts of n_positions
-    tokens in each of these models. models: [Model], whose weights are in memory already
-    """
-    configs = [
-        replace(model.config, n_ctx=min(n_positions, model.config.n_ctx)) for model in models
-    ]
-    require_memory(configs, models[0].backend, n_texts, loaded=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +40,7 @@ class BatchedModel:
     inbox: the queue that Requests are put into; answer: the queue that their results come from
     """
 
-    def __init__(self, text_index, model, inbox, answer):
+    def __init__(self, text_index: int, model: Any, inbox: SimpleQueue, answer: SimpleQueue):
         self.text_index, self.model, self.inbox, self.answer = text_index, model, inbox, answer
         self.config, self.new_cache = model.config, model.new_cache
 
@@ -65,37 +56,55 @@ class BatchedModel:
         return result
 
 
-@singledispatch
-def read_together(model, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-    """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns a list of
-    logits, [n_last, n_vocab] for each text. Raises ValueError if a text cannot be read.
-
-    texts: [[id]]; caches, n_lasts: sequences with a KVCache and an int for each of the texts
+def read_together(
+    model: Model,
+    texts: Sequence[list[int]],
+    caches: Sequence[KVCache],
+    n_lasts: Sequence[int],
+) -> list[Any]:  # for each text [n_last, n_vocab]
+    """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns the
+    logits of each text. Raises ValueError if a text cannot be read.
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
-    know which rows belong to which text. (This is for gpt2.Model; medusa.py has it for its heads.)
+    know which rows belong to which text.
     """
-    new_ids = [  # of each text, those that its cache lacks
-        model.roll_back(ids, cache, n_last) for ids, cache, n_last in zip(texts, caches, n_lasts)
-    ]
+    new_ids = []  # of each text, those that its cache lacks
+    for ids, cache, n_last in zip(texts, caches, n_lasts):
+        new = model.roll_back(ids, cache, n_last)
+        if len(new) > CHUNK:  # a long prompt gains nothing beside others
+            model.read(ids[: len(ids) - n_last], cache, n_last=0)
+            new = ids[len(cache.ids) :]
+        new_ids.append(new)
     # which rows of the pass belong to each text
     ends = list(accumulate(len(ids) for ids in new_ids))
     slices = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
-    concatenate = model.backend.xp.concatenate
-    x = concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
-    x = model.blocks(x, list(zip(caches, slices)))  # [n_new of all texts, n_embd]
-    for cache, text_rows in zip(caches, slices):
-        cache.advance(x[text_rows])
+    xp = model.backend.xp
+    x = xp.concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
+
+    def attend(layer, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same
+        out = xp.empty(q.shape, dtype=q.dtype)
+
+        def attend_texts(a, b):  # texts a to b
+            for cache, rows in zip(caches[a:b], slices[a:b]):
+                out[:, rows] = cache.attend(layer, q[:, rows], k[:, rows], v[:, rows])
+
+        n_scores = sum(q.shape[0] * len(new) * len(ids) for new, ids in zip(new_ids, texts))
+        model.backend.run_on_threads(attend_texts, len(texts), n_scores)
+        return out
+
+    x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
+    for cache, ids, rows in zip(caches, new_ids, slices):
+        cache.advance(ids, x[rows])
     last_rows = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
-    logits = model.logits(concatenate(last_rows))  # [n_last of all texts, n_vocab]
+    logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[end - n_last : end] for end, n_last in zip(accumulate(n_lasts), n_lasts)]
 
 
-def serve_one_model(waiting, target):
+def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
     """Answer all Requests to one model by one pass: those to a draft's model if there are any, else
-    those to the target. Returns the list of Requests to other models, which still wait.
+    those to the target. Returns the Requests to other models, which still wait.
 
-    waiting: a list with one Request for each text that is being decoded; target: a Model
+    waiting: one Request for each text that is being decoded
     """
     drafts = [request.model for request in waiting if request.model is not target]
     model = drafts[0] if drafts else target
@@ -104,7 +113,10 @@ def serve_one_model(waiting, target):
     requests.sort(key=lambda request: request.text_index)
     texts, caches, n_lasts = zip(*(request.arguments for request in requests))
     try:
-        results = read_together(model, texts, caches, n_lasts)
+        if isinstance(model, Medusa):
+            results = model.read_together(texts, caches, n_lasts)
+        else:
+            results = read_together(model, texts, caches, n_lasts)
     except Exception as error:  # the text that caused it is not known: each gets it
         results = [error] * len(requests)
     for request, result in zip(requests, results):
@@ -112,32 +124,34 @@ def serve_one_model(waiting, target):
     return [request for request in waiting if request.model is not model]
 
 
-def decode_together(task, runs):
-    """Call task(run) for each of [Run] at the same time, each call in a thread of its own. Returns
-    [what task returned], in the order of the runs.
+def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -> list[Any]:
+    """Call task(batched) for each of the tasks at the same time, in threads. Returns what they
+    returned, in their order.
 
-    task: a function, such as Run.finish. runs: one or more, with the same target. task is called
-        with copies of them, whose models are replaced by BatchedModels, so that passes are shared
+    batched(model) is a BatchedModel, which a task uses in place of the model, so that passes are
+    shared; None for None. All tasks have the same target.
 
     If a call raises an error, it is raised here, and the other calls end. No thread outlives this
-    function.
+    function. Raises ValueError if so many threads cannot be started.
     """
-    inbox = SimpleQueue()  # gets Requests, and the Future of each call that has ended
-    answers = [SimpleQueue() for _ in runs]
+    inbox: SimpleQueue = SimpleQueue()  # gets Requests, and the Future of each call that has ended
+    answers: list[SimpleQueue] = [SimpleQueue() for _ in tasks]
 
-    def call_task(index, run):
-        batched = lambda model: BatchedModel(index, model, inbox, answers[index])
-        return task(replace(run, pair=run.pair.map_models(batched)))
+    def call_task(index, task):
+        return task(lambda model: model and BatchedModel(index, model, inbox, answers[index]))
 
-    pool = ThreadPoolExecutor(len(runs), THREAD_PREFIX)
+    pool = ThreadPoolExecutor(len(tasks), THREAD_PREFIX)
     try:
-        futures = [pool.submit(call_task, index, run) for index, run in enumerate(runs)]
+        try:
+            futures = [pool.submit(call_task, index, task) for index, task in enumerate(tasks)]
+        except RuntimeError as error:  # the limit of threads
+            raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
         for future in futures:
             future.add_done_callback(inbox.put)
         waiting, n_running = [], len(futures)
         while n_running:
             if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
-                waiting = serve_one_model(waiting, runs[0].pair.target)
+                waiting = serve_one_model(waiting, target)
             message = inbox.get()
             if isinstance(message, Request):
                 waiting.append(message)

@@ -45,36 +45,15 @@ class EagleConfig(Config):
 
 
 class EagleCache(KVCache):
-    """Keys and values of the block, and the hidden state before each position: the target's as far
-    as the target has read the text, EAGLE's own guess after that. The first row is 0.
+    """Keys and values of the block, and hidden states of the target's width.
 
-    hidden: [n_positions + 1, n_hidden], row i is the hidden state before position i
+    hidden: [1 + n_positions, n_hidden], row i is EAGLE's guess after i tokens, or what it was shown
+    known: [n_known, n_hidden], the first rows of the target's `hidden`; the drafter sets it
     """
 
     def __init__(self, config, backend, dtype, n_positions):
         super().__init__(config, backend, dtype, n_positions)
-        self.hidden = backend.xp.zeros((n_positions + 1, config.n_hidden), dtype)
-        self.n_text = 1  # the first n_text rows of `hidden` are not guesses
-
-    def advance(self, hidden):  # [n_new, n_hidden]
-        """Mark the new positions as read, with these guesses at the hidden states after them."""
-        start, self.length = self.length, self.length + hidden.shape[0]
-        self.hidden[start + 1 : self.length + 1] = hidden  # row i is the state before position i
-
-    def update_from_target(self, hidden, n_text):
-        """Copy the target's hidden states over EAGLE's guesses. Sets `length` back, so that what
-        was computed from a guess is computed again.
-
-        hidden: [n_positions, n_hidden], row i is the target's hidden state at position i
-        n_text: the number of tokens of the text; the target has read all of them except the last
-        """
-        without_guesses = self.n_text  # no guess went into the positions before this one
-        read_by_target = n_text - 1  # a rejected draft may have gone further
-        self.length = start = min(self.length, without_guesses, read_by_target)
-        first = max(start, 1)  # row 0 stays 0: no state comes before position 0
-        # here row i is the state before position i: the target's state at position i - 1
-        self.hidden[first:n_text] = hidden[first - 1 : n_text - 1]
-        self.n_text = n_text
+        self.hidden = backend.xp.empty((1 + n_positions, config.n_hidden), dtype=dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,17 +66,17 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
-        """Join the state before each token (cache.hidden) with its embedding; project to n_embd."""
-        # [n_new, n_hidden]; row i of cache.hidden is the state before position i
-        hidden = cache.hidden[cache.length : cache.length + len(new)]
-        hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=self.config.epsilon)
+        """Join the state before each token with its embedding; project to n_embd."""
+        start, end = len(cache.ids), len(cache.ids) + len(new)
+        known = cache.known[start:end]  # nothing after the first token of a draft
+        cache.hidden[start : start + len(known)] = known
+        hidden = cache.hidden[start:end]  # [n_new, n_hidden]
+        epsilon, xp = self.config.epsilon, self.backend.xp
+        hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=epsilon, xp=xp)
         tokens = super().embed(new, cache)  # the target's embeddings, [n_new, n_hidden]
-        x = self.backend.xp.concatenate([hidden, tokens], axis=1)
+        x = xp.concatenate([hidden, tokens], axis=1)
         return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]
 
-    def blocks(self, x, texts):  # [n_new, n_embd] -> [n_new, n_hidden]
-        """Run the one block, and project its output to guesses at the target's next hidden states.
-
-        texts: [(EagleCache, slice)], the texts that x has rows of, and which rows
-        """
-        return linear(super().blocks(x, texts), **self.params["proj"])
+    def blocks(self, x, attend):  # [n_new, n_embd] -> [n_new, n_hidden]
+        """The one block, and the projection to guesses at the target's next hidden states."""
+        return linear(super().blocks(x, attend), **self.params["proj"])

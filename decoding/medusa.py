@@ -19,7 +19,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from decoding.batching import read_together
 from gpt2 import layer_norm, mlp
 
 
@@ -45,27 +44,15 @@ class MedusaConfig:
 
 
 class MedusaCache:
-    """What the heads know of a text of n_text tokens.
+    """What the heads know of a text.
 
-    hidden: [n_embd], the target's last hidden state
-    logits: [n_places, n_vocab], the heads' for this hidden state; None until they are computed
-    initial_hidden: [n_embd], stands for the hidden state before the first token
+    known: [n_known, n_embd], the first rows of the target's `hidden`; the drafter sets it. A draft
+        begins after n_known tokens, the last of which the target has not read
+    logits: [n_places, n_vocab], the heads' for the last of these rows
     """
 
-    def __init__(self, initial_hidden):
-        self.length = 0  # always: it keeps nothing of a position
-        self.initial_hidden = self.hidden = initial_hidden
-        self.n_text, self.logits = 0, None
-
-    def update_from_target(self, hidden, n_text):
-        """Keep the target's last hidden state of a text, and forget the logits.
-
-        hidden: [n_positions, n_embd], row i is the target's hidden state at position i
-        n_text: the number of tokens of the text; the target has read all of them except the last
-        """
-        # the target has not read the last token, at position n_text - 1
-        self.hidden = hidden[n_text - 2] if n_text > 1 else self.initial_hidden
-        self.n_text, self.logits = n_text, None
+    def __init__(self):
+        self.ids = []  # always: it keeps nothing of a position
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,48 +65,37 @@ class Medusa:
 
     def new_cache(self, n_positions=None):
         """An empty MedusaCache, for a text of any length; n_positions is not used."""
-        return MedusaCache(self.backend.xp.zeros(self.config.n_embd, self.params["wpe"].dtype))
+        return MedusaCache()
 
     def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
-        """The logits after ids: the text that the MedusaCache was updated for, then the tokens
+        """The logits after ids: a text of as many tokens as cache.known has rows, then the tokens
         drafted so far. n_last: 1, or 0 for a prefill, which reads nothing
         """
-        return read_together(self, [ids], [cache], [n_last])[0]
+        return self.read_together([ids], [cache], [n_last])[0]
 
-    def logits(self, hidden):  # n_texts x [n_embd] -> [n_texts, n_places, n_vocab]
-        """The logits of all heads, in one pass. hidden: [each text's last hidden state]."""
+    def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
+        """As `read`, for several texts: sequences of their ids, their MedusaCaches, and 1 or 0.
+
+        The first token of a draft computes the logits of all places, in one pass for all texts; the
+        other tokens of the draft find theirs in the cache.
+        """
+        places = [len(ids) - len(cache.known) for ids, cache in zip(texts, caches)]
+        begin = [c for c, place, n_last in zip(caches, places, n_lasts) if n_last and place == 0]
+        if begin:
+            hidden = self.backend.xp.concatenate([cache.known[-1:] for cache in begin])
+            for cache, logits in zip(begin, self.logits(hidden)):
+                cache.logits = logits  # [n_places, n_vocab]
+        nothing = np.empty((0, self.config.n_vocab))  # for a prefill
+        return [
+            cache.logits[[place]] if n_last else nothing
+            for cache, place, n_last in zip(caches, places, n_lasts)
+        ]
+
+    def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
+        """The logits of all heads, in one pass. hidden: each text's last hidden state."""
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
-        hidden = xp.concatenate([row[None] for row in hidden])  # [n_texts, n_embd]
-        hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon)
+        hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon, xp=xp)
         # one residual block for each place: [n_places * n_texts, n_embd]
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
         logits = self.backend.to_host(x @ params["head"])
         return logits.reshape(self.config.n_places, len(hidden), -1).swapaxes(0, 1)
-
-
-@read_together.register
-def read_heads_together(
-    medusa: Medusa, texts, caches, n_lasts
-):  # -> for each text [n_last, n_vocab]
-    """Return the logits of Medusa's heads after several texts; `read_together` calls this function.
-
-    texts: [[id]]; caches, n_lasts: sequences with a MedusaCache and 1 or 0 for each of the texts
-
-    The first token of a draft computes the logits of all places, in one pass for all texts; the
-    other tokens of the draft find theirs in the cache (a MedusaCache).
-    """
-    not_computed = [
-        cache for cache, n_last in zip(caches, n_lasts) if n_last and cache.logits is None
-    ]
-    if not_computed:
-        logits_of = medusa.logits([cache.hidden for cache in not_computed])
-        for cache, logits in zip(not_computed, logits_of):
-            cache.logits = logits  # [n_places, n_vocab]
-    rows = []
-    for ids, cache, n_last in zip(texts, caches, n_lasts):
-        if n_last == 0:
-            rows.append(np.empty((0, medusa.config.n_vocab)))
-        else:
-            place = len(ids) - cache.n_text
-            rows.append(cache.logits[[place]])  # [1, n_vocab]
-    return rows

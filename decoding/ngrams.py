@@ -1,21 +1,8 @@
 """N-grams: a draft without a model. It proposes the tokens that followed the same tokens before."""
 
-from decoding.drafts import Draft
+from typing import Any
+
 from sampling import one_hot
-
-
-class NGrams(Draft):
-    """Drafts by looking up n-grams in the text so far, without a model."""
-
-    is_lookup = True
-
-    def new_drafter(self, target, to_probs, rng, confidence=0.0):
-        """Make an NGramDrafter. Of the parameters, only the target's vocabulary size is used."""
-        return NGramDrafter(target.config.n_vocab)
-
-    def max_draft_length(self, target):
-        """The most tokens that a round can draft: a match needs two tokens before the draft."""
-        return max(0, target.config.n_ctx - 2)
 
 
 class NGramDrafter:
@@ -24,10 +11,10 @@ class NGramDrafter:
     as in code and summaries.
     """
 
-    def __init__(self, n_vocab, max_n=16):
+    def __init__(self, n_vocab: int, max_n: int = 16):
         self.n_vocab, self.max_n = n_vocab, max_n
 
-    def prefill(self, ids, target_cache):
+    def prefill(self, ids: list[int], target_cache: Any) -> None:
         """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
@@ -48,9 +35,8 @@ class NGramDrafter:
         return draft, one_hot(draft, self.n_vocab)
 
 
-def as_string(ids):
-    """The ids as a string, one character each: nothing searches faster than str."""
-    try:
-        return "".join(map(chr, ids))
-    except ValueError:  # an id above 0x10FFFF: wrap it around; a false match only drafts badly
-        return "".join([chr(i % 0x110000) for i in ids])
+def as_string(ids: list[int]) -> str:
+    """The ids as a string, one character each: nothing searches faster than str. (An id above
+    0x10FFFF is wrapped around; a false match only drafts badly.)
+    """
+    return "".join([chr(i % 0x110000) for i in ids])

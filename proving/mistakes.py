@@ -107,7 +107,8 @@ loop = sampling.speculative
 
 # a cache with room for tokens that are appended and never forgotten
 ROOM = {sampling.prefill: {"target.new_cache(length)": "target.new_cache()"}}
-NOTHING_FORGOTTEN = {"cache.length = min(": "n_known = min("}
+# as in programs whose cache knows its length, and not its ids
+NOT_COMPARED = {"while cache.ids[:n_kept] != ids[:n_kept]:": "while False:"}
 BONUS = "len(draft), rng.sample(p[len(draft)])"
 
 MISTAKES = {
@@ -118,9 +119,9 @@ MISTAKES = {
         f"{ROMSTO}/42225288c6/sampling/speculative_decoding.py",
         changes={
             SamplingParams.__call__: {
-                "one_hot(tokens, logits.shape[-1])": "SamplingParams(1.0)(logits)"
+                "one_hot(logits.argmax(axis=-1), logits.shape[-1])": "SamplingParams(1.0)(logits)"
             },
-            propose: {"self.rng.sample(q[-1][0])": "int(q[-1].argmax())"},
+            propose: {"self.rng.sample(q[-1])": "int(q[-1].argmax())"},
             verify: {
                 "rng.sample(residual(p[i], q[i]))": "int(residual(p[i], q[i]).argmax())",
                 "rng.sample(p[len(draft)])": "int(p[len(draft)].argmax())",
@@ -132,7 +133,7 @@ MISTAKES = {
         what="the draft model proposes its likeliest token, and hands over its softmax as q, "
         "from which nothing was drawn",
         seen_in="huggingface/transformers#32867",
-        changes={propose: {"self.rng.sample(q[-1][0])": "int(q[-1].argmax())"}},
+        changes={propose: {"self.rng.sample(q[-1])": "int(q[-1].argmax())"}},
         not_by=("ngram",),
         shows_with=is_sampling,
     ),
@@ -146,7 +147,7 @@ MISTAKES = {
         what="a rejected token is replaced with the same random number that drafted it",
         seen_in="vllm-project/vllm#54282",
         changes={
-            propose: {"self.rng.sample(q[-1][0])": "sample_and_keep(self.rng, q[-1][0])"},
+            propose: {"self.rng.sample(q[-1])": "sample_and_keep(self.rng, q[-1])"},
             verify: {
                 "rng.sample(residual(p[i], q[i]))": (
                     "sample_again(rng, len(draft) - i, residual(p[i], q[i]))"
@@ -181,7 +182,7 @@ MISTAKES = {
         changes={
             propose: {
                 "self.to_probs(logits)": "SamplingParams(1.0)(logits)",
-                "self.rng.sample(q[-1][0])": "self.rng.sample(self.to_probs(logits)[0])",
+                "self.rng.sample(q[-1])": "self.rng.sample(self.to_probs(logits)[0])",
             }
         },
         case=MistakeCase(SamplingParams(0.7)),
@@ -232,7 +233,7 @@ MISTAKES = {
         "and what follows is appended after them",
         seen_in="ml-explore/mlx-lm#1109 (in a recurrent state)",
         caught_by=CACHES,
-        changes=ROOM | {roll_back: NOTHING_FORGOTTEN | {"ids[cache.length :]": "ids[n_known:]"}},
+        changes=ROOM | {roll_back: NOT_COMPARED | {"del cache.ids[n_kept:]": "pass"}},
         case=MistakeCase(toy_n_free=20),  # for all tokens that are never forgotten
     ),
     "rollback-off-by-one": Mistake(
@@ -240,20 +241,13 @@ MISTAKES = {
         seen_in="ml-explore/mlx-examples#149 (before merging)",
         caught_by=CACHES,
         changes=ROOM
-        | {
-            roll_back: NOTHING_FORGOTTEN
-            | {
-                "return ids[cache.length :]": (
-                    "cache.length = min(cache.length, n_known + 1); return ids[n_known:]"
-                )
-            }
-        },
+        | {roll_back: NOT_COMPARED | {"del cache.ids[n_kept:]": "del cache.ids[n_kept + 1 :]"}},
     ),
     "whole-text-with-cache": Mistake(
         what="the whole text is fed again, with a cache that has read it",
         seen_in="romsto/Speculative-Decoding#1",
         caught_by=CACHES,
-        changes=ROOM | {roll_back: {"ids[cache.length :]": "ids"}},
+        changes=ROOM | {roll_back: NOT_COMPARED | {"return ids[n_kept:]": "return ids"}},
         case=MistakeCase(toy_n_free=20),
     ),
     "draft-one-behind": Mistake(
@@ -261,7 +255,10 @@ MISTAKES = {
         "before",
         seen_in="not seen; gpt-fast, mlx-lm and lucidrains have a line of code against it",
         caught_by=PERFECT,
-        changes={roll_back: {"ids[cache.length :]": "ids[-n_last:] if n_last else ids"}},
+        changes={
+            roll_back: NOT_COMPARED
+            | {"return ids[n_kept:]": "return ids[-n_last:] if n_last else ids"}
+        },
         # room for a full accept and another draft after it
         case=MistakeCase(toy_n_tokens=4, toy_K=1),
         cost="the draft model guesses from a text with holes",

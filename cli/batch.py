@@ -1,0 +1,192 @@
+"""python main.py batch prompts.txt --out texts.jsonl: continue many prompts, several at a time."""
+
+import json
+import sys
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from tqdm import tqdm
+
+from checkpoints.registry import MODELS_DIR
+from cli.prompts import read_prompts
+from decoding.batching import decode_together
+from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, load_pair
+from sampling import SamplingParams
+
+# flags that decide nothing of a line
+NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend", "download")
+
+
+def batch(
+    file: str,
+    *,
+    out: str = "",
+    batch_size: int = 8,
+    cluster: str = "",
+    n_tokens_to_generate: int = 60,
+    stop: str = "",
+    mode: Literal["both", "autoregressive", "speculative"] = "both",
+    target_model_size: str = "17M",
+    draft_model_size: str = "0.7M-17M",
+    models_dir: str = MODELS_DIR,
+    download: bool = False,
+    K: int | Literal["auto"] = 4,
+    verification: Literal["token", "block"] = "token",
+    coupled: bool = False,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 123,
+    backend: Literal["numpy", "cupy", "cupy-float16"] = "numpy",
+) -> None:
+    """Continue the prompts of a file, and write a JSON object for each, on a line of its own, as
+    generate --json prints it. The same command continues a run that was interrupted.
+
+        python main.py batch prompts.txt --out texts.jsonl --temperature 0.8
+
+    The file holds a prompt a line, or JSON Lines with a prompt, text, question, instruction or
+    turns. A prompt that cannot be continued, because it is too long, gets a line with an error.
+
+    Flags, and those of generate that decide a text:
+        out: the file to append to; without it, the lines are printed
+        batch_size: how many prompts to decode together
+        cluster: local:N, N worker processes here; or the address of a Dask scheduler
+        n_tokens_to_generate: how many tokens to write; the text may end before
+        stop: stop after the token that completes this string; \\n is a new line
+        mode: which decoders to run: both, autoregressive or speculative
+        target_model_size: the model you want text from: a name in models_dir, or a folder
+        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
+        models_dir: the folder that holds a folder for each model
+        download: fetch models that are missing
+        K: how many tokens to draft per round; auto chooses for each round
+        verification: the accept/reject rule: for each token, or for a round as a block
+        coupled: draft and target share their noise, so that the two texts are the same
+        temperature: 0 is greedy decoding
+        top_k: sample from the top_k most likely tokens; 0 keeps all
+        top_p: sample from the fewest most likely tokens that together reach this probability
+        seed: of the first prompt; the others get seeds made from it, each in its line
+        backend: numpy, or cupy on a GPU, or cupy-float16
+    """
+    flags = dict(locals())
+    if batch_size < 1:
+        raise ValueError(f"--batch_size {batch_size}: expected 1 or more")
+    SamplingParams(temperature, top_k, top_p)  # refuses what cannot be used
+    settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
+    prompts = read_prompts(file)
+    jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
+    n_done = count_done(Path(out), jobs) if out else 0
+    groups = [jobs[i : i + batch_size] for i in range(n_done, len(jobs), batch_size)]
+    # a folder that was not named stays here: each machine of a cluster has its own
+    folder = "" if models_dir == MODELS_DIR else models_dir
+    work = partial(decode_jobs, folder, backend, download)
+    n_refused = 0
+    with ExitStack() as stack:
+        map_groups: Callable = map
+        if cluster:
+            from decoding.cluster import connect  # Dask
+
+            map_groups = stack.enter_context(connect(cluster))
+        output = stack.enter_context(open(out, "a", encoding="utf-8")) if out else sys.stdout
+        bar = stack.enter_context(tqdm(total=len(jobs), initial=n_done, disable=None))
+        for line in chain.from_iterable(map_groups(work, groups)):
+            print(json.dumps(line), file=output, flush=True)
+            n_refused += "error" in line
+            bar.update()
+    if n_refused:
+        warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")
+
+
+def seed_of(seed: int, n: int) -> int:
+    """The seed of prompt n, from 0: the seed itself, then numbers that no other seed shares.
+
+    >>> seed_of(5, 0), seed_of(5, 1) == seed_of(6, 0)
+    (5, False)
+    """
+    return int(np.random.SeedSequence((seed, n)).generate_state(1)[0]) if n else seed
+
+
+def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
+    """How many of the jobs, from the first on, have a line in the file of --out. Cuts off the piece
+    of a line that an interrupted run left. Raises ValueError if a line is not that of its job.
+    """
+    data = path.read_bytes() if path.exists() else b""
+    end = data.rfind(b"\n") + 1
+    lines, piece = data[:end].splitlines(), data[end:]
+    begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
+    same = all(line.startswith(begin) for begin, line in zip(begins, lines))
+    next_begin = begins[len(lines)] if len(lines) < len(begins) else b""
+    if not same or len(lines) > len(jobs) or piece[: len(next_begin)] != next_begin[: len(piece)]:
+        raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
+    if piece:
+        with path.open("r+b") as file:
+            file.truncate(end)
+    return len(lines)
+
+
+def decode_jobs(
+    models_dir: str, backend: str, download: bool, jobs: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
+    same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
+    """
+    settings = jobs[0]
+    mode, draft_name = settings["mode"], settings["draft_model_size"]
+    if mode == "autoregressive":
+        draft_name = "ngram"  # which loads nothing
+    where = models_dir or MODELS_DIR, backend, download
+    target, draft, encoder = load_pair(settings["target_model_size"], draft_name, *where)
+    lines: list[dict[str, Any]] = [{"settings": job} for job in jobs]
+    for line in lines:
+        try:
+            prompt = line["settings"]["prompt"]
+            line["prompt_token_ids"] = encode_prompt(prompt, encoder, target)
+        except ValueError as error:
+            line["error"] = str(error)
+    readable = [line for line in lines if "error" not in line]
+    for decoder in DECODERS if mode == "both" else (mode,):
+        tasks = [
+            partial(decode_job, target, draft, encoder, decoder, line["settings"])
+            for line in readable
+        ]
+        for line, result in zip(readable, decode_together(tasks, target)):
+            line[decoder] = result
+    to_probs = sampling_params(settings)
+    n_rows = 5 if settings["K"] == "auto" else settings["K"] + 1
+    for line in readable:
+        noise_seed = line["settings"]["seed"] if settings["coupled"] else None
+        turns = {decoder: [line[decoder]] for decoder in DECODERS if decoder in line}
+        ids = line["prompt_token_ids"]
+        line |= compare(turns, target, ids, to_probs, noise_seed, n_rows)
+    return lines
+
+
+def sampling_params(settings: dict[str, Any]) -> SamplingParams:
+    """The SamplingParams in the settings of a text."""
+    return SamplingParams(*(settings[name] for name in ("temperature", "top_k", "top_p")))
+
+
+def decode_job(
+    target: Any,
+    draft: Any,
+    encoder: Any,
+    decoder: Any,
+    settings: dict[str, Any],
+    batched: Callable = lambda model: model,
+    watch: Callable = iter,
+) -> dict[str, Any]:
+    """Decode the prompt in the settings with one decoder, and return what decoding.decode.decode
+    does. batched: see decoding.batching.decode_together; watch: see decode
+    """
+    names = ("K", "seed", "stop", "verification", "coupled")
+    rounds = begin(
+        decoder, batched(target), batched(draft), encoder,
+        encode_prompt(settings["prompt"], encoder, target), settings["n_tokens_to_generate"],
+        to_probs=sampling_params(settings), **{name: settings[name] for name in names},
+    )  # fmt: skip
+    return decode(rounds, encoder, watch)

@@ -1,0 +1,204 @@
+"""From the words of a command line to the call of a command, and to an exit code.
+
+A command is a function. Its keyword-only parameters are flags, with a type and a default; its other
+parameters are words without a flag; its docstring is the help. Fire makes the call. What it would
+guess wrongly is settled here, before: Fire runs a command first and refuses an unknown flag
+afterwards, turns texts such as 123 or None into Python's values whatever the annotation says, and
+takes a flag without a value for True.
+
+Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 after Ctrl-C; 141
+where nobody reads the output any more. A command may have others of its own.
+"""
+
+import difflib
+import importlib
+import inspect
+import os
+import re
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import fire
+import numpy as np
+
+# what a user can cause; a bug among them shows its traceback under python -X dev main.py
+ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError)
+EXPECTED = {int: "a whole number", float: "a number"}
+
+
+def printable(text: str) -> str:
+    r"""The text with everything escaped that does not print: "a\nb" becomes "a\\nb"."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def print_note(message: Warning | str, *where: Any) -> None:
+    """Print a warning as one line on stderr; takes the place of warnings.showwarning."""
+    print(f"note: {printable(str(message))}", file=sys.stderr)
+
+
+def print_error(error: BaseException) -> None:
+    """Print an error as one line on stderr."""
+    words = str(error) or repr(error)
+    if isinstance(error, OSError) and error.strerror:
+        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    if isinstance(error, ModuleNotFoundError):
+        words = f"{error.name} is not installed: pip install {error.name}"
+    print(f"error: {printable(words)}", file=sys.stderr)
+
+
+def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = {}) -> ValueError:
+    """The error for a word that is none of the names. It says the closest of them.
+
+    moved: {name that another command has now: how to call it there}
+    """
+    names = list(names)
+    name = word.replace("-", "_").strip("_")
+    if name in moved:
+        return ValueError(f"{kind} {word}: it is now python main.py {moved[name]}")
+    starts = [known for known in names if known.lstrip("-/").startswith(name)]
+    close = starts[:3] or difflib.get_close_matches(word, names, n=2, cutoff=0.7)
+    expected = " or ".join(close) or "one that --help lists"
+    return ValueError(f"unknown {kind} {word!r}: expected {expected}")
+
+
+# ---------------------------------------------------------------- flags
+
+
+def flags_of(command: Callable) -> dict[str, inspect.Parameter]:
+    """{name: parameter} of the flags of a command."""
+    parameters = inspect.signature(command).parameters.values()
+    return {p.name: p for p in parameters if p.kind == p.KEYWORD_ONLY}
+
+
+def read(flag: inspect.Parameter, text: str) -> Any:
+    """The value of a flag, from its text. Its annotation is str, int, float, bool, a Literal of
+    texts, or int | Literal. Raises ValueError for a text that is no such value.
+    """
+    kinds = get_args(flag.annotation) if is_union(flag.annotation) else (flag.annotation,)
+    expected = []
+    for kind in kinds:
+        try:
+            if kind is bool:
+                return bool(("False", "True").index(text))
+            if get_origin(kind) is Literal:
+                return get_args(kind)[get_args(kind).index(text)]
+            return kind(text)
+        except ValueError:
+            expected += get_args(kind) or [EXPECTED.get(kind, "no value")]
+    shown = text if len(text) < 50 else f"{text[:40]}..."
+    raise ValueError(f"--{flag.name} {shown!r}: expected {' or '.join(expected)}")
+
+
+def is_union(annotation: Any) -> bool:
+    """Whether an annotation is such as int | Literal["auto"]."""
+    return isinstance(annotation, UnionType) or "Union" in str(get_origin(annotation))
+
+
+def split(
+    words: list[str], flags: dict[str, inspect.Parameter], moved: dict[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
+
+    Raises ValueError for an unknown flag, and where the value of a flag is missing.
+    """
+    plain: list[str] = []
+    texts: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            plain.append(word)
+            continue
+        name, equals, text = word.partition("=")
+        flag = name.removeprefix("--").replace("-", "_")
+        if flag not in flags:
+            raise unknown("flag", name, [f"--{name}" for name in flags], moved)
+        if not equals:
+            given = "True" if flags[flag].annotation is bool else next(rest, None)
+            if given is None:
+                raise ValueError(f"--{flag}: expected a value after it")
+            text = given
+        texts[flag] = text
+    return plain, texts
+
+
+def help_page(command: Callable) -> str:
+    """The docstring of a command, where "name: " becomes "--name (default): " for each flag."""
+    page = inspect.getdoc(command) or ""
+    for name, flag in flags_of(command).items():
+        default = "" if flag.default is False or flag.default == "" else f" ({flag.default})"
+        page = re.sub(rf"(?m)^    {name}: ", lambda _: f"    --{name}{default}: ", page)
+    return page
+
+
+def call(command: Callable, words: list[str], moved: dict[str, str]) -> None:
+    """Call a command with the words of a command line, or print its help."""
+    flags = flags_of(command)
+    if "--help" in words or "-h" in words:
+        print(help_page(command))
+        return
+    plain, texts = split(words, flags, moved)
+    try:
+        bound = inspect.signature(command).bind(*plain, **texts).arguments
+    except TypeError as error:  # words are missing, or too many
+        raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
+    names = [value for value in bound.values() if isinstance(value, tuple)]  # of *names
+    named = [f"--{name}={value}" for name, value in bound.items() if isinstance(value, str)]
+    fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
+    fire.decorators.SetParseFns(**{f: partial(read, flags[f]) for f in flags})(command)
+    fire.Fire(command, [*(names[0] if names else ()), *named])
+
+
+# ---------------------------------------------------------------- the program
+
+
+def find(name: str, commands: dict[str, Callable | str]) -> Callable:
+    """The function of a command. A module's name stands for its function of the command's name."""
+    if name not in commands:
+        raise unknown("command", name, commands)
+    command = commands[name]
+    return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
+
+
+def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> None:
+    """Run the command that the words of this process begin with, or the first of `commands` if they
+    begin with a flag. Ends the process with an exit code.
+
+    moved: {flag of the first command that has left it: the command line to use instead}
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
+    sys.stdout = sys.stdout or open(os.devnull, "w")
+    sys.stderr = sys.stderr or open(os.devnull, "w")
+    sys.stdout.reconfigure(errors="replace")  # what the terminal cannot write becomes "?"
+    warnings.showwarning = print_note
+    words, code = sys.argv[1:], 0
+    try:
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
+        by_name = bool(words) and not words[0].startswith("-")
+        command = find(words.pop(0) if by_name else next(iter(commands)), commands)
+        # a model that overflows is reported once, where its logits are used
+        with np.errstate(over="ignore", invalid="ignore"):
+            call(command, words, {} if by_name else moved)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = 130
+    except BrokenPipeError:
+        code = 141
+    except SystemExit as end:
+        code = end.code  # a command's own
+    except ERRORS as error:
+        if sys.flags.dev_mode:
+            raise
+        print_error(error)
+        code = 2
+    try:
+        sys.stdout.flush()
+    except OSError:  # Python would try once more at its end, and complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)

@@ -1,0 +1,61 @@
+"""A Dask cluster: a map over its workers, each of which keeps its models.
+
+    with connect("local:4") as map_groups:
+        for result in map_groups(function, items): ...
+
+Dask hands out the items, and gives those of a worker that died to another one. A worker needs this
+project, its models and the same packages.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+try:
+    import dask
+    from distributed import Client, KilledWorker, LocalCluster
+except ModuleNotFoundError as missing:
+    problem = f"--cluster: {missing.name} is not installed; use pip install distributed"
+    raise ValueError(problem) from None
+
+TIMEOUT = 10  # seconds, for a scheduler to answer
+FIRST_WORKER = 60  # seconds, for its first worker to come
+TRIES = 3  # of an item whose worker dies
+
+
+@contextmanager
+def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[Any]]]:
+    """Yield a function like map, whose calls run on the workers of a cluster; results come in the
+    order of the items. Raises ValueError if no worker is to be had, or an item killed its workers.
+
+    address: tcp://HOST:8786, of a scheduler; or local:N for N processes here, which end with the
+    block
+    """
+    # what goes wrong is said in one line, not in Dask's log
+    for name in ("distributed", "distributed.client", "asyncio", "tornado"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    kind, _, number = address.partition(":")
+    with ExitStack() as stack:
+        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES}))
+        try:
+            where: Any = address
+            if kind == "local":
+                n = int(number)
+                where = LocalCluster(n, threads_per_worker=1, dashboard_address=None)
+                stack.enter_context(where)
+            client = stack.enter_context(Client(where, timeout=TIMEOUT))
+            client.wait_for_workers(1, timeout=FIRST_WORKER)
+        except (OSError, ValueError, RuntimeError) as error:
+            reason = str(error).partition("\n")[0] or "no answer"
+            expected = "expected local:N or a running scheduler with workers"
+            raise ValueError(f"--cluster {address}: {reason}; {expected}") from None
+
+        def map_on_workers(function: Callable, items: Iterable) -> Iterator[Any]:
+            try:
+                for future in client.map(function, list(items), pure=False, retries=TRIES):
+                    yield future.result()
+            except KilledWorker as error:
+                raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
+
+        yield map_on_workers

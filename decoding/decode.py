@@ -1,0 +1,205 @@
+"""One text: the models that write it, a loop of sampling.py, a clock around it, and what came out.
+
+    target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+    ids = encode_prompt("Once upon a time", encoder, target)
+    rounds = begin("speculative", target, draft, encoder, ids, 60, to_probs=SamplingParams(0.8))
+    print(decode(rounds, encoder)["text"])
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, Literal
+
+from checkpoints.search import find_folder
+from decoding.auto_k import AutoK
+from decoding.coupled import SharedNoise, verify_shared_noise
+from decoding.heads import HEADS, HeadDrafter, is_head, load_head
+from decoding.medusa import Medusa
+from decoding.ngrams import NGramDrafter
+from encoder import Encoder
+from gpt2 import Model
+from sampling import (
+    RULES,
+    NeuralDrafter,
+    Rng,
+    Round,
+    SamplingParams,
+    autoregressive,
+    speculative,
+    stop_condition,
+)
+from utils import get_backend, load_models
+
+Decoder = Literal["autoregressive", "speculative"]
+DECODERS: tuple[Decoder, Decoder] = ("autoregressive", "speculative")
+Watcher = Callable[[Iterator[Round]], Iterator[Round]]
+NGRAM = "ngram"  # the draft that looks up n-grams, without a model
+
+
+@lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
+def load_pair(
+    target: str, draft: str, models_dir: str, backend: str = "numpy", download: bool = False
+) -> tuple[Model, Any, Encoder]:
+    """Load a target, its draft and their encoder. Each of the two names is a size in models_dir, a
+    folder, or an owner/name of Hugging Face; the draft may also be one of HEADS, or "ngram", which
+    has nothing to load and is None. Raises ValueError if a model is not there or cannot be used.
+
+    download: whether to fetch what is missing
+    """
+    names = [target] if draft in (NGRAM, *HEADS) else [target, draft]
+    models, encoder = load_models(names, models_dir, get_backend(backend), download=download)
+    for model in models:
+        model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
+    if draft == NGRAM:
+        return models[0], None, encoder
+    if draft in HEADS:
+        models.append(load_head(draft, find_folder(target, models_dir), models[0]))
+    return models[0], models[1], encoder
+
+
+def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
+    """The drafter of one text, for sampling.speculative. draft: as load_pair returned it."""
+    if draft is None:
+        return NGramDrafter(target.config.n_vocab)
+    return (HeadDrafter if is_head(draft) else NeuralDrafter)(draft, to_probs, rng)
+
+
+def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
+    """The token ids of a prompt; of an empty one, the token that ends a text. Raises ValueError if
+    the target's context has no room for another token.
+    """
+    ids, n_ctx = encoder.encode(text) or [encoder.end_of_text or 0], target.config.n_ctx
+    if len(ids) >= n_ctx:
+        raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
+    return ids
+
+
+def begin(
+    decoder: Decoder,
+    target: Model,
+    draft: Any,
+    encoder: Encoder,
+    ids: list[int],
+    n_tokens: int,
+    *,
+    K: int | Literal["auto"] = 4,
+    to_probs: SamplingParams = SamplingParams(),
+    seed: int = 123,
+    stop: str = "",
+    verification: Literal["token", "block"] = "token",
+    coupled: bool = False,
+) -> Iterator[Round]:
+    """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
+
+    ids: of the prompt. n_tokens: how many to write; the text may end before, after `stop` (in
+    which \\n stands for a new line) or <|endoftext|>. draft: as load_pair returned it, not used by
+    the autoregressive decoder. coupled: draft and target share their noise (decoding/coupled.py).
+    Raises ValueError for a value that cannot be used.
+    """
+    if n_tokens < 1:
+        raise ValueError(f"n_tokens {n_tokens}: expected 1 or more")
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected 0 or more")
+    if coupled and verification != "token":
+        raise ValueError("coupled: expected no verification with it; it has a rule of its own")
+    rng: Any = SharedNoise(seed, len(ids)) if coupled else Rng(seed)
+    is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
+    if decoder == "autoregressive":
+        return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
+    drafter = make_drafter(draft, target, to_probs, rng)
+    warn_of_limits(draft, len(ids) + n_tokens, K)
+    rule = verify_shared_noise if coupled else RULES[verification]
+    next_K = AutoK() if K == "auto" else K
+    return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)
+
+
+def warn_of_limits(draft: Any, length: int, K: int | str) -> None:
+    """Warn where a draft will propose less than was asked for: fewer than K tokens, or none near
+    the end of a text of this length.
+    """
+    if isinstance(draft, Medusa) and isinstance(K, int) and K > draft.config.n_places:
+        n = draft.config.n_places
+        warnings.warn(f"this Medusa has {n} heads: it drafts up to {n} tokens a round, not {K}")
+    if draft and length > draft.config.n_ctx + 1:
+        n_ctx = draft.config.n_ctx
+        warnings.warn(f"the draft reads {n_ctx} tokens, prompt included: after these it is silent")
+
+
+def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> dict[str, Any]:
+    """Run the Rounds of a text to their end. Returns the text, its tokens, its times, and what
+    became of the drafts. Rates are None where nothing was examined.
+
+    watch: a generator that passes Rounds on, and may print. Its own time does not count
+    """
+    seconds: list[float] = []  # of each round
+    tokens: list[int] = []
+    examined = accepted = 0
+    for this_round in watch(timed(rounds, seconds)):
+        tokens += this_round.tokens
+        examined += this_round.examined
+        accepted += this_round.accepted
+    prefill_seconds, *seconds = seconds
+    return {
+        "text": encoder.decode(encoder.without_end(tokens)),
+        "token_ids": tokens,
+        "seconds": sum(seconds),
+        "prefill_seconds": prefill_seconds,
+        "tokens_per_second": len(tokens) / sum(seconds),
+        "rounds": len(seconds),
+        "examined": examined,
+        "accepted": accepted,
+        "acceptance_rate": accepted / examined if examined else None,
+        "tokens_per_target_pass": len(tokens) / len(seconds),
+    }
+
+
+def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
+    """Pass Rounds on, and append to `seconds` how long each of them took."""
+    while True:
+        begun = time.perf_counter()
+        this_round = next(rounds, None)
+        if this_round is None:
+            return
+        seconds.append(time.perf_counter() - begun)
+        yield this_round
+
+
+def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:
+    """Of several results of `decode`, the one with the median time."""
+    return sorted(turns, key=itemgetter("seconds"))[len(turns) // 2]
+
+
+def compare(
+    turns: dict[str, list[dict[str, Any]]],
+    target: Model,
+    ids: list[int],
+    to_probs: SamplingParams,
+    noise_seed: int | None = None,
+    n_rows: int = 5,
+) -> dict[str, Any]:
+    """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
+    "identical"}, and "difference" if the texts should be equal and are not. {} if there is only one.
+
+    turns: {decoder: [what `decode` returned]}; ids: of the prompt; noise_seed: of the noise that
+    draft and target share, or None; n_rows: of a speculative pass, K + 1
+    """
+    if len(turns) < 2:
+        return {}
+    rates = [[turn["tokens_per_second"] for turn in turns[decoder]] for decoder in DECODERS]
+    speedups = [speculative / baseline for baseline, speculative in zip(*rates)]
+    first, second = (turns[decoder][0]["token_ids"] for decoder in DECODERS)
+    compared = {
+        "speedup": sorted(speedups)[len(speedups) // 2],
+        "speedups": speedups,
+        "identical": first == second,
+    }
+    coupled = noise_seed is not None
+    if first != second and (to_probs.greedy or coupled):
+        from decoding.text_difference import explain_difference, shared_noise_scores  # rare
+
+        score = partial(shared_noise_scores, to_probs, noise_seed) if coupled else None
+        compared["difference"] = explain_difference(target, ids, first, second, n_rows, score)
+    return compared

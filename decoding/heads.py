@@ -1,0 +1,111 @@
+"""Drafts by heads of the target, EAGLE's and Medusa's: their files, and their drafter.
+
+A file models/<target>/eagle.safetensors or medusa.safetensors lies beside its target. A head fits
+the hidden states of one target only, so the metadata of its file (the strings in the header) name
+this target, by the SHA-256 of the target's weights.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from checkpoints.files import sha256_of
+from checkpoints.folder import weights_files
+from checkpoints.formats import safetensors
+from decoding.eagle import Eagle, EagleConfig
+from decoding.medusa import Medusa, MedusaConfig
+from gpt2 import Config, KVCache, Model, nested
+from sampling import NeuralDrafter
+
+HEADS = ("eagle", "medusa")
+
+
+class HeadDrafter(NeuralDrafter):
+    """Drafts with a head as with any model, after the head's cache has been shown what the target
+    knows: its hidden states after 0, 1, ... tokens, which its cache (gpt2.KVCache) keeps.
+
+    When a draft is proposed, the target has read all of the text except its last token.
+    """
+
+    def prefill(self, ids: list[int], target_cache: KVCache) -> None:
+        """Begin a text: let the head read ids, the prompt without its last token. target_cache: the
+        target's, which has read these ids; `propose` reads it too.
+        """
+        self.target_cache = target_cache
+        self.cache.known = target_cache.hidden[: len(ids)]
+        super().prefill(ids, target_cache)
+
+    def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
+        """As NeuralDrafter.propose, from the target's hidden states; at most n_places tokens."""
+        self.cache.known = self.target_cache.hidden[: len(ids)]
+        proposed = super().propose(ids, min(k, self.model.config.n_places))
+        del self.cache.ids[len(ids) :]  # read beside guesses, which the target is about to replace
+        return proposed
+
+
+def is_head(draft: Any) -> bool:
+    """Whether a draft is a head of the target, not a model of its own."""
+    return isinstance(draft.config, (EagleConfig, MedusaConfig))
+
+
+def load_head(name: str, folder: Path, target: Model) -> Any:
+    """Load the Eagle or the Medusa from the folder of its target; name: one of HEADS.
+
+    Raises ValueError if there is no such file, if the head was trained on other weights, or if the
+    tensors are not those of such a head.
+    """
+    path = folder / f"{name}.safetensors"
+    train = f"python -m train.train {name}"
+    if not path.is_file():
+        raise ValueError(f"no {path}: choose another draft, or train one with {train}")
+    table = safetensors.read_table(path)
+    _, metadata, _ = safetensors.read_header(path)
+    if metadata.get("target") != sha256_of(weights_files(folder)):
+        raise ValueError(
+            f"{path}: was trained on another target than the model beside it; train it again with "
+            f"{train}"
+        )
+    shapes = {key: tensor.shape for key, tensor in table.items()}
+    try:
+        config = head_config(name, target.config, shapes, metadata)
+    except (KeyError, TypeError, ValueError):
+        config = None
+    if config is None or shapes != config.shapes():
+        raise ValueError(f"{path}: no {name} head has such tensors and notes; fetch it again")
+    return build_head(config, lambda key: table[key].read(np.float32), target)
+
+
+def head_config(
+    name: str, target: Config, shapes: dict[str, tuple], metadata: dict[str, str]
+) -> EagleConfig | MedusaConfig:
+    """The config of a head, from the shapes of its tensors and the metadata of its file. Raises
+    KeyError, TypeError or ValueError if no EAGLE head has such ones. The caller compares `shapes`
+    with those of the config.
+    """
+    if name == "medusa":
+        # a head has two matrices and two biases; with fewer, the caller finds out what is missing
+        n_places = max(1, len(shapes) // 4)
+        return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
+    (width,) = shapes["fc.bias"]  # ValueError unless it has one axis
+    n_head = int(metadata.get("n_head", 1))
+    if n_head < 1 or width % n_head:
+        raise ValueError(f"n_head is {n_head}")
+    block = {"n_embd": width, "n_head": n_head, "n_layer": 1}
+    return EagleConfig(**vars(target) | block, n_hidden=target.n_embd)
+
+
+def build_head(config: EagleConfig | MedusaConfig, read: Callable, target: Model) -> Any:
+    """Build the Eagle or Medusa of a config for its target, whose embeddings, final norm and output
+    head it shares. read(name) -> array is called once for each name of a tensor.
+    """
+    # a vector as one row, as in utils.build_model
+    store = lambda array: target.backend.asarray(np.atleast_2d(array))
+    tree = nested({name: store(read(name)) for name in config.shapes()})
+    shared = {name: target.params[name] for name in ("wte", "wpe", "ln_f", "head")}
+    if isinstance(config, MedusaConfig):
+        heads = [tree["heads"][str(i)] for i in range(config.n_places)]
+        return Medusa(config, shared | {"heads": heads}, target.backend)
+    own = {"fc": tree["fc"], "blocks": [tree["h"]["0"]], "proj": tree["proj"]}
+    return Eagle(config, shared | own, target.backend)
