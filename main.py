@@ -100,9 +100,7 @@ def generate(
 
     # load the models, and read the prompt
     draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
-    target, draft, encoder = load_pair(
-        target_model_size, draft_name, models_dir, backend, download
-    )
+    target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend, download)
     text = sys.stdin.read() if prompt == "-" else prompt
     ids = encode_prompt(text, encoder, target)
 

@@ -43,6 +43,7 @@ class Backend:
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
 
+
 def get_backend(name: str = "numpy") -> Backend:
     """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose weights take half the
     memory and are multiplied in float16. Raises ValueError if it is not to be had.

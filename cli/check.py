@@ -3,12 +3,13 @@
 import sys
 from functools import partial
 
+from decoding.head_files import load_head
+from decoding.load import HEADS
+
 from checkpoints.check import examine
 from checkpoints.errors import printable
 from checkpoints.search import find_folder, locate
 from cli.flags import Folder
-from decoding.head_files import load_head
-from decoding.load import HEADS
 from utils import get_backend, load_model
 
 

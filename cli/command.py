@@ -45,7 +45,7 @@ def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr."""
     words = str(error) or repr(error)
     if isinstance(error, OSError) and error.strerror:
-        words = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+        words = f"{error.filename or 'output'}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError):
         words = f"{error.name} is not installed: pip install {error.name}"
     print(f"error: {printable(words)}", file=sys.stderr)
@@ -164,39 +164,43 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
 
 
-def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> None:
-    """Run the command that the words of this process begin with, or the first of `commands` if they
-    begin with a flag. Ends the process with an exit code.
+def run(words: list[str], commands: dict[str, Callable | str], moved: dict[str, str]) -> int:
+    """Run the command that the words begin with, or the first of `commands` if they begin with a
+    flag. Returns the exit code; prints an error of the user's.
 
     moved: {flag of the first command that has left it: the command line to use instead}
     """
+    try:
+        if words[:1] == ["help"]:
+            words = [*words[1:], "--help"]
+        first, *rest = words or ["-"]
+        by_name = not first.startswith("-")
+        command = find(first if by_name else next(iter(commands)), commands)
+        # a model that overflows is reported once, where its logits are used
+        with np.errstate(over="ignore", invalid="ignore"):
+            call(command, rest if by_name else words, {} if by_name else moved)
+        sys.stdout.flush()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        return 141
+    except ERRORS as error:
+        if sys.flags.dev_mode:
+            raise
+        print_error(error)
+        return 2
+
+
+def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> None:
+    """Run the command line of this process, and end the process with the exit code of `run`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     sys.stdout.reconfigure(errors="replace")  # what the terminal cannot write becomes "?"
     warnings.showwarning = print_note
-    words, code = sys.argv[1:], 0
-    try:
-        if words[:1] == ["help"]:
-            words = [*words[1:], "--help"]
-        by_name = bool(words) and not words[0].startswith("-")
-        command = find(words.pop(0) if by_name else next(iter(commands)), commands)
-        # a model that overflows is reported once, where its logits are used
-        with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words, {} if by_name else moved)
-        sys.stdout.flush()
-    except KeyboardInterrupt:
-        code = 130
-    except BrokenPipeError:
-        code = 141
-    except SystemExit as end:
-        code = end.code  # a command's own
-    except ERRORS as error:
-        if sys.flags.dev_mode:
-            raise
-        print_error(error)
-        code = 2
+    code = run(sys.argv[1:], commands, moved)
     try:
         sys.stdout.flush()
     except OSError:  # Python would try once more at its end, and complain

@@ -88,7 +88,9 @@ def comparison(results: dict[str, dict[str, Any]], compared: dict[str, Any]) -> 
     if speculated := results.get("speculative"):
         if speculated["examined"]:
             line = "Acceptance rate = {acceptance_rate:.3f} "
-            print((line + "({accepted} of {examined} examined drafted tokens)").format(**speculated))
+            print(
+                (line + "({accepted} of {examined} examined drafted tokens)").format(**speculated)
+            )
         else:
             print("Acceptance rate: nothing was drafted")
         print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))

@@ -1,9 +1,9 @@
 """One text: the models that write it, a loop of sampling.py, a clock around it, and what came out.
 
-    target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
-    ids = encode_prompt("Once upon a time", encoder, target)
-    rounds = begin("speculative", target, draft, encoder, ids, 60, to_probs=SamplingParams(0.8))
-    print(decode(rounds, encoder)["text"])
+target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+ids = encode_prompt("Once upon a time", encoder, target)
+rounds = begin("speculative", target, draft, encoder, ids, 60, to_probs=SamplingParams(0.8))
+print(decode(rounds, encoder)["text"])
 """
 
 import time
@@ -165,6 +165,24 @@ def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
             return
         seconds.append(time.perf_counter() - begun)
         yield this_round
+
+
+class Clocked:
+    """Stands for an object, such as a model, one method of which appends its seconds to a list."""
+
+    def __init__(self, owner: Any, method: str, seconds: list[float]):
+        self.owner, self.method, self.seconds = owner, method, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.owner, name)
+        return partial(self.call, value) if name == self.method else value
+
+    def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
+        """Call the method, and note how long it took."""
+        begun = time.perf_counter()
+        result = function(*arguments, **named)
+        self.seconds.append(time.perf_counter() - begun)
+        return result
 
 
 def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -6,12 +6,12 @@ from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
-
-from checkpoints.registry import MODELS_DIR
-from cli.prompts import choose_prompts
 from decoding.costs import measure_costs_in_turns
 from decoding.load import Pair, load
 from decoding.run import Run
+
+from checkpoints.registry import MODELS_DIR
+from cli.prompts import choose_prompts
 from exercises import feedback
 from exercises.checks import enumerate_single_token
 from exercises.feedback import check_answer  # noqa: F401, the notebook calls it here

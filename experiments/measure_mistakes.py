@@ -12,6 +12,7 @@ from cli.from_flags import spec_from
 from cli.hints import find_mistake
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig
+
 from decoding.text_difference import first_difference
 from experiments.progress import progress
 from proving.distance import (

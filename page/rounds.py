@@ -3,8 +3,8 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
-
 from decoding.clock import Seconds
+
 from sampling import Round
 
 N_LIKELY = 4  # candidates a note keeps of each distribution

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate
 
-from checkpoints.errors import InputError
-from checkpoints.limits import COUNT, PROBABILITY, Limits
 from decoding.costs import measure_costs_in_turns
 from decoding.metrics import summary
 from decoding.prompt import Prompt
 from decoding.run import GenerationConfig, RecordingRng
+
+from checkpoints.errors import InputError
+from checkpoints.limits import COUNT, PROBABILITY, Limits
 from page.report import report_data
 from page.rounds import Notes
 from page.rule_comparison import ALL_RULES, compare_rules

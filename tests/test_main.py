@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from cli.flags import Settings
 from command_line import (
     COMMAND,
     CONFIG,
@@ -30,7 +31,6 @@ from command_line import (
 from toys import random_tensors, write_checkpoint
 
 import sampling
-from cli.flags import Settings
 
 pytestmark = pytest.mark.filterwarnings("error")
 

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from functools import partial
 
 import numpy as np
-
 from cli.values import check_length
+
 from decoding.batching import decode_together, require_cache_memory
 from decoding.streams import Purpose, stream
 from experiments.benchmark.comparison import PLAIN, measure_in_turns

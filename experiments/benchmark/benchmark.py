@@ -17,17 +17,18 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 
-from backends.machine import describe_machine
-from checkpoints.errors import InputError, SettingError
-from checkpoints.limits import POSITIVE, PROBABILITY
-from checkpoints.output import check_output, write_atomically
 from cli.flags import SEEDS, Json, Machine, Models, Sampling, Weights, check_conflicts, flag
 from cli.from_flags import spec_from
-from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from cli.texts import BATCH_SIZES
 from cli.values import AUTO, check_choice, check_number, parse_list
 from decoding.run import Run
+
+from backends.machine import describe_machine
+from checkpoints.errors import InputError, SettingError
+from checkpoints.limits import POSITIVE, PROBABILITY
+from checkpoints.output import check_output, write_atomically
+from cli.prompts import PromptFile
 from experiments.benchmark.all_prompts import measure_all_prompts
 from experiments.benchmark.batches import N_RANDOM, measure_batches
 from experiments.benchmark.best_k import measure_best_Ks

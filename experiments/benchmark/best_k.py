@@ -3,6 +3,7 @@
 import statistics
 
 from decoding.costs import measure_cost_parts
+
 from decoding.theory import fastest_K
 from experiments.benchmark.intervals import ratio
 from experiments.benchmark.tables import PAIR

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
-
 from cli.values import AUTO
-from decoding.auto_k import new_auto_k
 from decoding.run import Run
+
+from decoding.auto_k import new_auto_k
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from experiments.progress import progress

@@ -3,8 +3,9 @@
 import math
 import re
 
-from checkpoints.errors import SettingError
 from cli.values import AUTO, parse_list
+
+from checkpoints.errors import SettingError
 
 
 def parse_Ks(text, max_K=1000, why_max="", allow_auto=False):

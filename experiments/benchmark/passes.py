@@ -11,12 +11,12 @@ from cProfile import Profile
 from functools import partial
 
 import numpy as np
+from decoding.costs import CONTEXT_TOKENS
 from tqdm import tqdm
 
 import gpt2
 from backends.before_numpy import N_THREADS
 from backends.kernels import kernels_of
-from decoding.costs import CONTEXT_TOKENS
 from decoding.streams import Purpose, stream
 from sampling import Rng, SamplingParams
 from utils import nothing_to_wait_for

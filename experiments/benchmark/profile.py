@@ -7,11 +7,12 @@ The speed at which this machine streams memory is measured in the same run.
 import json
 from dataclasses import dataclass
 
-from backends.machine import describe_machine
-from checkpoints.limits import POSITIVE
 from cli.flags import Json, Machine, Target, Weights, flag
 from cli.from_flags import spec_from
 from cli.values import check_length, check_number, parse_list
+
+from backends.machine import describe_machine
+from checkpoints.limits import POSITIVE
 from experiments.benchmark.passes import measure_passes
 from experiments.benchmark.tables import legend, markdown_table, table
 

@@ -12,6 +12,7 @@ import statistics
 
 from cli.values import AUTO
 from decoding.costs import MAX_K
+
 from decoding.theory import speedup
 from experiments.benchmark.comparison import PLAIN, TIMED_PARTS, Measurement
 from experiments.benchmark.intervals import (

@@ -5,9 +5,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-
-from checkpoints.files import name_of
-from checkpoints.limits import POSITIVE, Limits
 from cli.input_files import (
     check_fields,
     is_object,
@@ -18,6 +15,9 @@ from cli.input_files import (
     read_bytes,
 )
 from cli.values import AUTO
+
+from checkpoints.files import name_of
+from checkpoints.limits import POSITIVE, Limits
 
 MAX_COST = 10**6
 DRAFT_COST = Limits(0, MAX_COST)  # of a token, in target passes over one row

@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from checkpoints.files import name_of
-from checkpoints.output import check_output
 from cli.flags import Machine, Sampling, Target, Workers, flag
 from cli.from_flags import spec_from
-from cli.prompts import PromptFile
 from cli.resumable_output import ResumableLines
 from decoding.cluster.executor import new_executor, run_prompts
 from decoding.run import Run
+
+from checkpoints.files import name_of
+from checkpoints.output import check_output
+from cli.prompts import PromptFile
 from decoding.streams import Purpose, stream
 from experiments.progress import progress
 from experiments.replay.recordings import FORMAT, round_to_6_digits, with_checksum

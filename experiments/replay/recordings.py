@@ -23,8 +23,6 @@ response), from any program.
 
 from dataclasses import dataclass
 
-from checkpoints.errors import InputError
-from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
 from cli.input_files import (
     check_fields,
     is_object,
@@ -34,6 +32,9 @@ from cli.input_files import (
     read_lines,
 )
 from cli.resumable_output import checksum, json_line
+
+from checkpoints.errors import InputError
+from checkpoints.limits import COUNT, POSITIVE, PROBABILITY, TEMPERATURE, Limits
 from sampling import SamplingParams
 
 FORMAT = {"format": "speculative decoding log", "version": 1}

@@ -6,14 +6,15 @@ import json
 import textwrap
 from dataclasses import dataclass
 
-from checkpoints.errors import InputError, SettingError
-from checkpoints.search import find_folder
-from checkpoints.vocabulary import load_encoder
 from cli.flags import SEEDS, Folder, Json, Machine, Verification, flag
 from cli.from_flags import spec_from
 from cli.values import parse_list
 from decoding.drafts import ModelDraft
 from decoding.load import HEADS, NGRAM, is_size
+
+from checkpoints.errors import InputError, SettingError
+from checkpoints.search import find_folder
+from checkpoints.vocabulary import load_encoder
 from decoding.ngrams import NGrams
 from experiments.benchmark.flag_values import parse_Ks
 from experiments.benchmark.tables import legend, table

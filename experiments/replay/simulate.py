@@ -21,9 +21,9 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+from decoding.load import NGRAM
 from tqdm import tqdm
 
-from decoding.load import NGRAM
 from decoding.streams import Purpose, stream
 from experiments.benchmark.intervals import (
     Estimate,

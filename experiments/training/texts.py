@@ -15,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from cli.input_files import read_lines
+from decoding.head_files import fingerprint
 from tokenizers import ByteLevelBPETokenizer
 
 from checkpoints.errors import InputError
@@ -22,9 +24,7 @@ from checkpoints.files import first_of
 from checkpoints.folder import PARTS
 from checkpoints.output import replace_atomically
 from checkpoints.vocabulary import load_encoder
-from cli.input_files import read_lines
 from decoding.batching import read_together
-from decoding.head_files import fingerprint
 from decoding.streams import Purpose, stream
 from encoder import END_OF_TEXT
 

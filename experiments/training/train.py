@@ -24,6 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
 
 import numpy as np
+from cli.exit_codes import run_for_exit_code, run_program
+from cli.flags import SEEDS, Group, flag
+from cli.hints import unknown_message
+from cli.parser import call
+from cli.values import check_choice, check_number, parse_list
+from decoding.head_files import fingerprint
 from tqdm import tqdm
 
 import utils
@@ -32,12 +38,6 @@ from checkpoints.folder import read_config
 from checkpoints.limits import POSITIVE, Limits
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
-from cli.exit_codes import run_for_exit_code, run_program
-from cli.flags import SEEDS, Group, flag
-from cli.hints import unknown_message
-from cli.parser import call
-from cli.values import check_choice, check_number, parse_list
-from decoding.head_files import fingerprint
 from gpt2 import Config
 
 try:

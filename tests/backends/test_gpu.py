@@ -9,6 +9,8 @@ from functools import partial
 import numpy as np
 import pytest
 import strict
+from decoding.load import load
+from decoding.run import Run
 from toys import NUMPY, refusal
 
 import backends
@@ -18,8 +20,6 @@ from backends.machine import describe_gpu
 from checkpoints.errors import InputError
 from checkpoints.registry import MODELS_DIR
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.load import load
-from decoding.run import Run
 from gpt2 import Config
 from sampling import SamplingParams
 

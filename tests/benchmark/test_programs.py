@@ -1,10 +1,10 @@
 """The same weights in other programs, with a stand-in for these."""
 
-from toys import tiny_model
-
 from decoding.drafts import ModelDraft
 from decoding.load import Pair
 from decoding.run import Run
+from toys import tiny_model
+
 from experiments.benchmark import programs
 
 MODEL = tiny_model(1)

@@ -23,21 +23,22 @@ from command_line import (
     running,
     timeless,
 )
+from decoding.cluster.failed import Failed
 from toys import write_checkpoint
 
 from backends import autotune
 from checkpoints.folder import read_config
-from decoding.cluster.failed import Failed
 
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 psutil = pytest.importorskip("psutil", reason="comes with distributed")
 
-from cli import several_prompts  # noqa: E402
-from decoding.cluster import submit, worker  # noqa: E402
 from decoding.cluster.submit import Cluster  # noqa: E402
 from decoding.load import ModelSpec  # noqa: E402
+
+from cli import several_prompts  # noqa: E402
+from decoding.cluster import submit, worker  # noqa: E402
 
 pytestmark = pytest.mark.slow  # nearly each starts processes
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from clocks import Slow, Time
+from decoding.costs import MAX_K, measure_round_costs
+from decoding.drafts import HeadDraft, ModelDraft
+from decoding.load import Pair
+from decoding.run import Run
 from heads import EAGLE, MEDUSA, toy_head
 from table_models import FILTERS, TableModel, assert_exact, at_eos
 from toys import TINY, tiny_model, tokens_of
 
 from decoding import costs
 from decoding.auto_k import AutoK, new_auto_k
-from decoding.costs import MAX_K, measure_round_costs
-from decoding.drafts import HeadDraft, ModelDraft
-from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import Run
 from decoding.theory import tokens_per_round
 from proving.enumeration import chain_rule, enumerate_branches
 from sampling import NeuralDrafter, Round, SamplingParams, speculative, verify, verify_block

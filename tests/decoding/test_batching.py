@@ -12,6 +12,9 @@ from typing import Callable
 import numpy as np
 import pytest
 from command_line import timeless
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.run import RecordingRng, Run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model, tiny_vocabulary
@@ -21,10 +24,7 @@ from checkpoints.errors import InputError
 from decoding import batching
 from decoding.batching import decode_together, read_together, require_cache_memory
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import RecordingRng, Run
 from encoder import Encoder
 from sampling import SamplingParams, verify_block
 

@@ -15,6 +15,9 @@ from functools import partial
 import numpy as np
 import pytest
 from command_line import PROMPT
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.run import Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, distributions
@@ -22,10 +25,7 @@ from toys import tokens_of
 
 from decoding import coupled as coupling
 from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import Run
 from decoding.text_difference import explain_difference, shared_noise_scores
 from proving.enumeration import chain_rule
 from sampling import SamplingParams, never

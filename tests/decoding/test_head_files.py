@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from decoding.head_files import fingerprint, load_head
+from decoding.load import HEADS, load
+from decoding.run import Run
 from edits import edit_header, with_entry
 from heads import EAGLE, head_config, head_tensors
 from toys import NUMPY, TINY, refusal, tokens_of, write_checkpoint, write_safetensors
 
 import utils
 from checkpoints.registry import MODELS_DIR
-from decoding.head_files import fingerprint, load_head
-from decoding.load import HEADS, load
-from decoding.run import Run
 
 TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}
 

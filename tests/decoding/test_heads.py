@@ -5,6 +5,9 @@ from functools import partial
 
 import numpy as np
 import pytest
+from decoding.drafts import HeadDraft, HeadDrafter
+from decoding.load import Pair
+from decoding.run import RecordingRng, Run
 from heads import EAGLE, MEDUSA, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,9 +17,6 @@ from toys import TINY, tiny_model, tokens_of
 import utils
 from decoding.batching import decode_together, require_cache_memory
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.drafts import HeadDraft, HeadDrafter
-from decoding.load import Pair
-from decoding.run import RecordingRng, Run
 from gpt2 import Config
 from sampling import Rng, SamplingParams, speculative
 

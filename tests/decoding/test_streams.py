@@ -9,12 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
 from table_models import TableModel
 from toys import TINY, tiny_model
 
 from decoding.coupled import gumbel_noise
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
 from decoding.streams import Purpose, stream
 from experiments.replay.record import record_texts
 from experiments.replay.recordings import RecordedText, verify_line

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding.clock import Seconds
+from decoding.metrics import Tally
 from table_models import TableModel
 
 import main
 import sampling
-from decoding.clock import Seconds
-from decoding.metrics import Tally
 from decoding.theory import speedup, tokens_per_round
 from proving.enumeration import enumerate_branches
 from proving.mistakes import MISTAKES

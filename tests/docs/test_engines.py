@@ -16,11 +16,11 @@ from pathlib import Path
 import pytest
 import requests
 from command_line import ENVIRONMENT, ROOT
+from decoding.load import load
+from decoding.run import Run
 
 import utils
 from checkpoints.registry import MODELS_DIR
-from decoding.load import load
-from decoding.run import Run
 from decoding.text_difference import explain_difference
 from sampling import stop_condition
 

@@ -8,11 +8,11 @@ from statistics import median_high
 import numpy as np
 import pytest
 from browsers import assert_readable, wait_for
+from decoding.drafts import HeadDraft
 from heads import MEDUSA, toy_head
 from live import PROMPT, RUNS, loaded, unheard
 
 from checkpoints.output import write_atomically
-from decoding.drafts import HeadDraft
 from decoding.theory import speedup
 from experiments.benchmark.intervals import drafting_share
 from page import rule_comparison, runs

@@ -4,11 +4,11 @@ import re
 import shlex
 
 import pytest
+from cli.flags import DEFAULTS, Settings
 from command_line import ROOT, assert_refused, process
 from live import RUNS, data_of
 
 from checkpoints.vocabulary import load_encoder
-from cli.flags import DEFAULTS, Settings
 from page import report
 
 # ---------------------------------------------------------------- the data

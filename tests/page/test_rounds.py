@@ -7,6 +7,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.run import RecordingRng, Run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest import approx
@@ -14,10 +17,7 @@ from table_models import FILTERS, TableModel, at_eos
 
 import sampling
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import RecordingRng, Run
 from page.rounds import Notes
 from proving.mistakes import loop_with_mistake
 from sampling import never

@@ -1,9 +1,9 @@
 """The race is main.py's run, and a changed coin gives the text of the same coins in the loop."""
 
 import pytest
+from cli.flags import Settings
 from live import PROMPT, SETTINGS, Replaced, by_hand, loaded, unheard
 
-from cli.flags import Settings
 from page.runs import ANSWERS, FIELDS, Request, measure_pair
 from sampling import Rng, SamplingParams
 

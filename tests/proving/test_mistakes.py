@@ -4,17 +4,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from cli.flags import Settings
+from cli.from_flags import config_from
 from command_line import ROOT
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.prompt import Prompt
 from table_models import TableModel
 from toys import refusal, tokens_of
 
 import sampling
 from checkpoints.errors import InputError
-from cli.flags import Settings
-from cli.from_flags import config_from
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
-from decoding.prompt import Prompt
 from proving.distance import collect_tokens, distance_and_errors, toy_distributions
 from proving.mistakes import ERRORS, MISTAKES, Mistake, loop_with_mistake
 from proving.patching import apply_mistake, patch_source

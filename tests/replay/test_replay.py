@@ -4,15 +4,15 @@ import gzip
 import json
 
 import pytest
-from command_line import assert_refused
-from toys import NUMPY
-
-from checkpoints.vocabulary import load_encoder
 from cli.resumable_output import ResumableLines
+from command_line import assert_refused
 from decoding.clock import Seconds
 from decoding.load import load
 from decoding.metrics import Tally
 from decoding.run import Run
+from toys import NUMPY
+
+from checkpoints.vocabulary import load_encoder
 
 PROMPTS = "hello there\nthe the the the\nonce upon\n"
 

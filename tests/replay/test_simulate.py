@@ -8,14 +8,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from command_line import CONFIG
+from decoding.drafts import ModelDraft
+from decoding.load import Pair
+from decoding.run import RecordingRng, Run
 from table_models import TableModel
 from toys import NUMPY
 
 import utils
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
 from decoding.ngrams import NGrams
-from decoding.run import RecordingRng, Run
 from experiments.replay.record import record_text
 from experiments.replay.recordings import RecordedText
 from experiments.replay.simulate import CoinDrafter, measure_ratios, prepare_drafters, replay_text

@@ -8,6 +8,7 @@ import re
 import string
 import subprocess
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +19,7 @@ from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_
 
 import main
 from checkpoints.vocabulary import load_encoder
-from cli.resumable_output import ResumableLines
+from cli import command
 
 ROOT = Path(main.__file__).resolve().parent
 COMMAND = [sys.executable, str(ROOT / "main.py")]
@@ -29,7 +30,7 @@ END = 258  # <|endoftext|> of tiny_vocabulary
 CONFIG = dataclasses.replace(TINY, n_ctx=64)
 PROMPT = "hello there"  # 9 tokens
 UNREADABLE = set()  # paths that no Python code of this process may open
-TIMES = {"seconds", "prefill_seconds", "tokens_per_second", "timed_runs"}
+TIMES = {"seconds", "prefill_seconds", "tokens_per_second", "speedup", "speedups"}
 
 embedded = pytest.mark.skipif(
     not all(
@@ -81,14 +82,17 @@ def pair(tmp_path_factory):
 
 
 @pytest.fixture
-def program(capsys):
-    """A function (*words) -> code, out, err of main.main in this process."""
+def program(capsys, monkeypatch):
+    """A function (*words) -> code, out, err of a command line, in this process."""
+    monkeypatch.setattr(warnings, "showwarning", command.print_note)
 
     def call(*words):
         capsys.readouterr()
         try:
-            code = main.main([*map(str, words)])
-        except SystemExit as stop:
+            with warnings.catch_warnings():
+                warnings.simplefilter("always")
+                code = command.run([*map(str, words)], main.COMMANDS, main.MOVED)
+        except SystemExit as stop:  # a command's own code
             code = stop.code
         out, err = capsys.readouterr()
         return SimpleNamespace(code=code, out=out, err=err)
@@ -114,10 +118,10 @@ def unreadable():
 
 @pytest.fixture
 def cli(pair, program):
-    """A function (*arguments) -> code, out, err, with the tiny pair and plain kernels."""
+    """A function (*arguments) -> code, out, err, with the tiny pair."""
 
     def call(*arguments, models_dir=pair, command=()):
-        return program(*command, f"--models_dir={models_dir}", "--kernels=plain", *arguments)
+        return program(*command, f"--models_dir={models_dir}", *arguments)
 
     return call
 
@@ -137,27 +141,6 @@ def as_json(cli):
 
 
 @pytest.fixture
-def interrupted(monkeypatch):
-    """A function (run, n_lines) -> what run() did until it had stored so many lines, and Ctrl-C."""
-
-    def call(run, n_lines=1):
-        write = ResumableLines.write
-
-        def stops(lines, *line, **more):
-            write(lines, *line, **more)
-            if len(lines.stored) == n_lines:
-                raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(ResumableLines, "write", stops)
-            done = run()
-        assert done.code == 130
-        return done
-
-    return call
-
-
-@pytest.fixture
 def full_disk():
     """A context in which no file grows beyond some bytes."""
     resource = pytest.importorskip("resource", reason="no limits of files on this system")
@@ -172,11 +155,6 @@ def full_disk():
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     return full_disk
-
-
-def partial_lines(path):
-    """The values in a partial file: what the run is, and [place, line] of each line."""
-    return [json.loads(line.partition(b" ")[2]) for line in path.read_bytes().splitlines()]
 
 
 @contextmanager
@@ -215,8 +193,7 @@ def text_of(pair, ids):
 def timeless(found):
     """A JSON object without what a clock says, at any depth; other fractions to six digits."""
     if isinstance(found, dict):
-        by_clock = {*TIMES, "speedup", "kernels"}
-        return {name: timeless(x) for name, x in found.items() if name not in by_clock}
+        return {name: timeless(x) for name, x in found.items() if name not in TIMES}
     return float(f"{found:.6g}") if isinstance(found, float) else found
 
 

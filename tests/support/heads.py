@@ -3,7 +3,7 @@
 import numpy as np
 
 from decoding.eagle import EagleConfig
-from decoding.head_files import build_head
+from decoding.heads import build_head
 from decoding.medusa import MedusaConfig
 
 EAGLE, MEDUSA = "eagle", "medusa"

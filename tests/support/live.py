@@ -5,10 +5,10 @@ import threading
 from http.client import HTTPConnection
 
 import pytest
-from toys import tokens_of
-
 from cli.flags import DEFAULTS, Settings
 from cli.from_flags import kernels_in, load_pair
+from toys import tokens_of
+
 from page.report import describe_run
 from page.server import LiveServer
 from sampling import Rng, speculative, stop_condition

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding.head_files import fingerprint, load_head
+from decoding.load import load
 from toys import NUMPY, TINY, refusal, write_checkpoint
 
 import utils
 from checkpoints.folder import read_config
 from checkpoints.vocabulary import load_encoder
-from decoding.head_files import fingerprint, load_head
-from decoding.load import load
 
 for package in ("torch", "transformers", "safetensors", "tokenizers"):
     pytest.importorskip(package)
