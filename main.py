@@ -3,9 +3,10 @@ and compares the two. `generate` shows the job from top to bottom; the algorithm
 """
 
 import sys
+from collections.abc import Callable
 from functools import partial
 from json import dumps
-from typing import Literal
+from typing import Any, Literal
 
 try:
     import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
@@ -106,7 +107,7 @@ def generate(
 
     # decode with each of the two loops; short texts in three turns, for a median of the times
     decoders = DECODERS if mode == "both" else (mode,)
-    turns: dict[str, list[dict]] = {decoder: [] for decoder in decoders}
+    turns: dict[Any, list[dict]] = {decoder: [] for decoder in decoders}
     for turn in range(N_TURNS):
         for decoder in decoders:
             rounds = begin(
@@ -140,7 +141,7 @@ def version() -> None:
     print(VERSION)
 
 
-COMMANDS = {
+COMMANDS: dict[str, Callable | str] = {
     "generate": generate,
     "batch": "cli.batch",
     "chat": "cli.chat",

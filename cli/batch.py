@@ -149,7 +149,8 @@ def decode_jobs(
         except ValueError as error:
             line["error"] = str(error)
     readable = [line for line in lines if "error" not in line]
-    for decoder in DECODERS if mode == "both" else (mode,):
+    decoders = DECODERS if mode == "both" else (mode,)
+    for decoder in decoders:
         tasks = [
             partial(decode_job, target, draft, encoder, decoder, line["settings"])
             for line in readable
@@ -160,7 +161,7 @@ def decode_jobs(
     n_rows = 5 if settings["K"] == "auto" else settings["K"] + 1
     for line in readable:
         noise_seed = line["settings"]["seed"] if settings["coupled"] else None
-        turns = {decoder: [line[decoder]] for decoder in DECODERS if decoder in line}
+        turns = {decoder: [line[decoder]] for decoder in decoders}
         ids = line["prompt_token_ids"]
         line |= compare(turns, target, ids, to_probs, noise_seed, n_rows)
     return lines

@@ -80,7 +80,7 @@ def read(flag: inspect.Parameter, text: str) -> Any:
     texts, or int | Literal. Raises ValueError for a text that is no such value.
     """
     kinds = get_args(flag.annotation) if is_union(flag.annotation) else (flag.annotation,)
-    expected = []
+    expected: list[str] = []
     for kind in kinds:
         try:
             if kind is bool:
@@ -198,8 +198,8 @@ def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> N
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
-    sys.stdout.reconfigure(errors="replace")  # what the terminal cannot write becomes "?"
-    warnings.showwarning = print_note
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # what the terminal cannot write becomes "?"
+    warnings.showwarning = print_note  # type: ignore[assignment]
     code = run(sys.argv[1:], commands, moved)
     try:
         sys.stdout.flush()

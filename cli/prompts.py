@@ -3,11 +3,12 @@
 import bz2
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 STORIES = Path(__file__).with_name("stories.txt")  # openings for the included models
 FIELDS = ("prompt", "text", "question", "instruction", "turns")  # of a JSON object
-OPEN = {".gz": gzip.open, ".bz2": bz2.open}
+OPEN: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def read_prompts(path: str | Path) -> list[str]:

@@ -4,7 +4,7 @@ loop on, and show them.
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tqdm import tqdm
@@ -77,7 +77,7 @@ def title(words: str) -> None:
     print(f"{words}\n{'-' * len(words)}")
 
 
-def comparison(results: dict[str, dict[str, Any]], compared: dict[str, Any]) -> None:
+def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) -> None:
     """Print the times, what the drafts were good for, and whether the two texts are equal.
 
     results: {decoder: what decoding.decode.decode returned}; compared: what `compare` returned

@@ -148,7 +148,8 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
             raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
         for future in futures:
             future.add_done_callback(inbox.put)
-        waiting, n_running = [], len(futures)
+        waiting: list[Request] = []
+        n_running = len(futures)
         while n_running:
             if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
                 waiting = serve_one_model(waiting, target)

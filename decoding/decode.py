@@ -8,7 +8,7 @@ print(decode(rounds, encoder)["text"])
 
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any, Literal
@@ -191,7 +191,7 @@ def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def compare(
-    turns: dict[str, list[dict[str, Any]]],
+    turns: Mapping[Decoder, list[dict[str, Any]]],
     target: Model,
     ids: list[int],
     to_probs: SamplingParams,
@@ -199,7 +199,7 @@ def compare(
     n_rows: int = 5,
 ) -> dict[str, Any]:
     """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
-    "identical"}, and "difference" if the texts should be equal and are not. {} if there is only one.
+    "identical"}, and "difference" if the texts should be equal and are not. {} of a single decoder.
 
     turns: {decoder: [what `decode` returned]}; ids: of the prompt; noise_seed: of the noise that
     draft and target share, or None; n_rows: of a speculative pass, K + 1
@@ -214,10 +214,11 @@ def compare(
         "speedups": speedups,
         "identical": first == second,
     }
-    coupled = noise_seed is not None
-    if first != second and (to_probs.greedy or coupled):
+    if first != second and (to_probs.greedy or noise_seed is not None):
         from decoding.text_difference import explain_difference, shared_noise_scores  # rare
 
-        score = partial(shared_noise_scores, to_probs, noise_seed) if coupled else None
+        score = None  # greedy: the logits themselves
+        if noise_seed is not None:
+            score = partial(shared_noise_scores, to_probs, noise_seed)
         compared["difference"] = explain_difference(target, ids, first, second, n_rows, score)
     return compared
