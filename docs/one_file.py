@@ -2,15 +2,18 @@
 
 A language model writes one token per pass, and each pass reads all its weights from memory, which
 takes far longer than the arithmetic. So a pass over five tokens, which gives the distribution after
-each of them, can cost little more than one (with ordinary BLAS, two to three times as much). Most
-tokens are easy: a small draft model often guesses them. Let it guess K tokens, and let the large
-target read them in one pass. A rule accepts the first few, perhaps none, and adds a token of the
-target's own, so that the text has exactly the target's distribution. No cache here: count passes.
+each of them, can cost little more than one. Most tokens are easy to guess: a small draft model
+guesses K, the large target reads them in one pass, and a rule accepts the first few and adds one
+more. The text has exactly the target's distribution. There is no cache here: count passes.
 """
 
 import argparse
 import json
+import os
 from pathlib import Path
+
+if __name__ == "__main__":  # before NumPy: for products this small, more threads are far slower
+    os.environ |= dict.fromkeys(["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"], "1")
 
 import numpy as np
 import regex
@@ -20,14 +23,14 @@ MODELS = Path(__file__).resolve().parent.parent / "models"
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
-def decode_plainly(target, ids, n_tokens, sample):  # -> the whole text, the passes of the target
+def autoregressive(target, ids, n_tokens, sample):  # -> the whole text, the passes of the target
     # target(ids) has a row for each of the ids: the distribution of the token that follows it.
     for _ in range(n_tokens):
         ids = ids + [sample(target(ids)[-1])]
     return ids, n_tokens
 
 
-def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, accept):  # -> as above
+def speculative(target, draft_model, ids, n_tokens, K, sample, accept):  # -> as above
     length, n_passes = len(ids) + n_tokens, 0
     while len(ids) < length:
         # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
@@ -46,9 +49,9 @@ def decode_speculatively(target, draft_model, ids, n_tokens, K, sample, accept):
 
 def verify(draft, p, q, sample, accept):  # [k], k + 1 rows, k rows -> number accepted, next token
     """Keep the draft up to the first rejection, then sample one token of the target's own. draft[i]
-    was sampled from q[i]; p[i] is the target's distribution at the same place. A token x is drafted
-    and accepted with probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)). The residual, max(0, p
-    - q) scaled to sum to 1, replaces rejected tokens: it gives x the rest of p(x).
+    was sampled from q[i], and p[i] is the target's distribution at the same place. So x is drafted
+    and accepted with probability q(x) min(1, p(x) / q(x)) = min(p(x), q(x)); the residual, max(0,
+    p - q) scaled to sum to 1, replaces what is rejected, and gives x the rest of p(x).
     """
     for i, x in enumerate(draft):
         if not accept(p[i][x] / q[i][x]):  # rejected
@@ -74,8 +77,8 @@ def linear(x, w, name):  # [n, n_in] -> [n, n_out]; w holds NAME.weight and NAME
 
 
 def attention(x, w, name, n_head):  # [n, n_embd] -> [n, n_embd]
-    qkv = linear(x, w, name + ".c_attn").reshape(len(x), 3, n_head, -1).transpose(1, 2, 0, 3)
-    query, key, value = qkv  # each [n_head, n, d_head]
+    qkv = linear(x, w, name + ".c_attn").reshape(len(x), 3, n_head, -1)
+    query, key, value = qkv.transpose(1, 2, 0, 3)  # each [n_head, n, d_head]
     scores = query @ key.swapaxes(1, 2) / query.shape[-1] ** 0.5
     scores[:, ~np.tri(len(x), dtype=bool)] = -np.inf  # no token looks at a later one
     heads = softmax(scores) @ value
@@ -97,12 +100,11 @@ def load_model(folder, temperature):  # -> a function from n tokens to n distrib
     # A .safetensors file is the length of a header, the header in JSON, and the arrays' bytes.
     data = (folder / "model.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
-    weights = {}
-    header = json.loads(data[8:start])
+    header, weights = json.loads(data[8:start]), {}
     for name in header.keys() - {"__metadata__"}:  # the arrays
         begin, end = header[name]["data_offsets"]
-        values = np.frombuffer(data[start + begin : start + end], dtype=np.float16)
-        weights[name] = values.reshape(header[name]["shape"]).astype(np.float32)
+        values = np.frombuffer(data[start + begin : start + end], np.float16).astype(np.float32)
+        weights[name] = values.reshape(header[name]["shape"])
     temperature = max(temperature, 1e-6)  # towards 0 only the likeliest token is left: greedy
     return lambda ids: softmax(gpt2(ids, weights, config).astype(float) / temperature)
 
@@ -131,20 +133,18 @@ def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, 
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Continue a prompt plainly and speculatively.")
+    parser = argparse.ArgumentParser(description="Continue a prompt with both decoders.")
     parser.add_argument("prompt", nargs="?", default="Once upon a time there lived a king")
     parser.add_argument("temperature", nargs="?", type=float, default=0.0)
     arguments = parser.parse_args()
-    temperature = arguments.temperature
-    if not 0 <= temperature < float("inf"):
-        parser.error(f"temperature {temperature}: expected a number of 0 or more")
     encode, decode = load_tokenizer(MODELS / "17M")
-    target, draft_model = (load_model(MODELS / size, temperature) for size in ("17M", "0.7M-17M"))
+    target = load_model(MODELS / "17M", arguments.temperature)
+    draft_model = load_model(MODELS / "0.7M-17M", arguments.temperature)
     ids, n, rng = encode(arguments.prompt), 60, np.random.default_rng(0)
     if not 0 < len(ids) <= 512 - n:  # these models read 512 tokens at most
         parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n}")
     sample, accept = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
-    texts = {"Plain": decode_plainly(target, ids, n, sample)}
-    texts["Speculative"] = decode_speculatively(target, draft_model, ids, n, 4, sample, accept)
+    texts = {"Autoregressive": autoregressive(target, ids, n, sample)}
+    texts["Speculative"] = speculative(target, draft_model, ids, n, 4, sample, accept)
     for name, (text, passes) in texts.items():
         print(f"{name}: {passes} target passes, {n / passes:.2f} tokens per pass\n{decode(text)}\n")

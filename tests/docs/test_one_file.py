@@ -43,8 +43,8 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
 
     rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, SamplingParams(0.0), Rng(0))
     expected = ids + [token for one in rounds for token in one.tokens]
-    plain, n_plain = one_file.decode_plainly(target, ids, n_tokens, sample)
-    fast, n_fast = one_file.decode_speculatively(target, draft, ids, n_tokens, 4, sample, accept)
+    plain, n_plain = one_file.autoregressive(target, ids, n_tokens, sample)
+    fast, n_fast = one_file.speculative(target, draft, ids, n_tokens, 4, sample, accept)
     assert plain == fast == expected
     assert n_plain == n_tokens > n_fast
 
@@ -90,24 +90,16 @@ def test_both_loops_have_exactly_the_distribution_of_the_target(K):
 
     target, draft = map(model, tables)
     expected = chain_rule(tables[0], [0], n_tokens, to_probs)
-    plain = texts_of(one_file.decode_plainly, [target], tosses=False)
+    plain = texts_of(one_file.autoregressive, [target], tosses=False)
     assert_same_distribution(plain, expected)
-    fast = texts_of(one_file.decode_speculatively, [target, draft], K)
+    fast = texts_of(one_file.speculative, [target, draft], K)
     assert_same_distribution(fast, expected)
-
-
-@pytest.mark.parametrize("temperature", ["-1", "nan", "inf"])
-def test_a_temperature_that_is_none_is_refused(temperature):
-    command = [sys.executable, "docs/one_file.py", "Once", temperature]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert f"temperature {float(temperature)}: expected a number of 0 or more" in str(done.stderr)
 
 
 def test_it_reads_top_down():
     """Decoding and the rule come before the model, and the model before the tokenizer."""
     names = re.findall(r"(?m)^def (\w+)", SOURCE)
-    assert names[:3] == ["decode_plainly", "decode_speculatively", "verify"]
+    assert names[:3] == ["autoregressive", "speculative", "verify"]
     assert names[-2:] == ["load_model", "load_tokenizer"]
 
 

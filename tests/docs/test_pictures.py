@@ -21,13 +21,13 @@ from utils import load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
 RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
-TREE_MASK = ROOT / "docs" / "tree_mask.svg"
+TREE_MASK, COST = ROOT / "docs" / "tree_mask.svg", ROOT / "docs" / "verify_cost.svg"
 OF_MISTAKES = {name: ROOT / "docs" / "mistakes" / f"{name}.svg" for name in STORIES}
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
 @pytest.mark.parametrize(
-    "path", [RACE, OVERLAP, TREE_MASK, *OF_MISTAKES.values()], ids=lambda path: path.stem
+    "path", [RACE, OVERLAP, TREE_MASK, COST, *OF_MISTAKES.values()], ids=lambda path: path.stem
 )
 def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     root = ElementTree.parse(path).getroot()
