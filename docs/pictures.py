@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 from checkpoints.registry import MODELS_DIR
+from decoding.decode import Clocked, load_pair, timed
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
-from utils import get_backend, load_models
 
 STYLE = """
 :root { --card: #fffefb; --ink: #1d2025; --soft: #5a5d66; --line: #e1dccf;
@@ -60,33 +60,21 @@ line.target { stroke: var(--target); stroke-width: 2px; stroke-dasharray: 5 3; }
 def run(models, ids, decoder):
     """Decode once, greedily. Returns a list: (Round, seconds of drafting, seconds in all)."""
     target, draft_model = models
-    to_probs, rng, result, drafting = SamplingParams(0.0), Rng(0), [], []
+    to_probs, rng, result, drafting, seconds = SamplingParams(0.0), Rng(0), [], [], []
     if decoder == "autoregressive":
         rounds = autoregressive(target, ids, N_TOKENS, to_probs, rng)
     else:
-        drafter = NeuralDrafter(draft_model, to_probs, rng)
-        propose = drafter.propose
-
-        def timed_propose(text, k):
-            start = perf_counter()
-            proposed = propose(text, k)
-            drafting.append(perf_counter() - start)
-            return proposed
-
-        drafter.propose = timed_propose
+        drafter = Clocked(NeuralDrafter(draft_model, to_probs, rng), "propose", drafting)
         rounds = speculative(target, drafter, ids, N_TOKENS, K, to_probs, rng)
-    next(rounds)  # the prefill
-    start = perf_counter()
-    for this_round in rounds:
-        result.append((this_round, sum(drafting), perf_counter() - start))
+    for this_round in timed(rounds, seconds):
+        result.append((this_round, sum(drafting), seconds[-1]))
         drafting.clear()
-        start = perf_counter()
-    return result
+    return result[1:]  # without the prefill
 
 
 def race():
     """Draw both decoders on one axis of time: the passes, what each brings, and the text."""
-    models, encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, get_backend())
+    *models, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     ids = encoder.encode(PROMPT)
     lanes = {
         "autoregressive": "one token a pass",
@@ -166,7 +154,7 @@ polyline { fill: none; stroke-width: 2.5px; } .cpu { stroke: var(--p); } circle 
 
 def measure_passes(turns=15):
     """{rows: seconds of a pass of 17M over them, the median of several turns}"""
-    (target,), _ = load_models(["17M"], MODELS_DIR, get_backend())
+    target, _, _ = load_pair("17M", "ngram", MODELS_DIR)
     ids = [i % 1000 for i in range(64 + max(ROWS))]
     cache, seconds = target.new_cache(), {n: [] for n in ROWS}
     target.read(ids[:64], cache)

@@ -2,16 +2,15 @@
 
 import backends.before_numpy  # noqa: F401, isort: skip: chooses how NumPy multiplies, so first
 from contextlib import nullcontext
-from functools import cache, partial
+from itertools import islice
+from statistics import median
 from types import SimpleNamespace
 
 import numpy as np
-from decoding.costs import measure_costs_in_turns
-from decoding.load import Pair, load
-from decoding.run import Run
 
 from checkpoints.registry import MODELS_DIR
-from cli.prompts import choose_prompts
+from cli.prompts import STORIES, read_prompts
+from decoding.decode import DECODERS, Clocked, load_pair, timed
 from exercises import feedback
 from exercises.checks import enumerate_single_token
 from exercises.feedback import check_answer  # noqa: F401, the notebook calls it here
@@ -19,14 +18,13 @@ from proving.enumeration import enumerate_branches, total_variation
 from proving.mistakes import MISTAKES
 from proving.patching import apply_mistake, changed_lines
 from proving.verdict import format_probs
-from sampling import NeuralDrafter, Rng, SamplingParams, speculative
-from utils import get_backend
+from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
-TARGET, DRAFT = "17M", "0.7M-17M"
+PAIR = "17M", "0.7M-17M", MODELS_DIR  # target, draft model
 TO_PROBS = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
 MISTAKES_SHOWN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
-GREEN, GREY, ORANGE, VIOLET = "#0a6449", "#7f838d", "#c2410c", "#5a48b5"
+GREEN, GREY, BLUE, RED, VIOLET = "#0a6449", "#7f838d", "#1b54ac", "#9c3208", "#5a48b5"
 
 # ---------------------------------------------------------------- two guesses
 
@@ -79,12 +77,6 @@ def print_kept_and_replaced(rule, p, q):
 # ---------------------------------------------------------------- models
 
 
-@cache
-def load_pair():
-    """Load the target, its draft model and their encoder, once. Returns a Pair."""
-    return load(TARGET, [DRAFT], MODELS_DIR, get_backend()).pair(DRAFT)
-
-
 class UncachedModel:
     """A model in the form of the exercises: ids -> [len(ids), n_vocab]. Row i is the distribution
     of the token after ids[: i + 1].
@@ -125,17 +117,16 @@ def load_models():
     """Load the two models and print their sizes. Returns (target, draft model, encoder), the models
     as UncachedModels.
     """
-    pair = load_pair()
-    target, draft_model = pair.target, pair.draft.standalone_model
+    target, draft_model, encoder = load_pair(*PAIR)
     for role, model in (("target", target), ("draft model", draft_model)):
         config = model.config
         print(f"{role}: {config.n_parameters:,} parameters in {config.n_layer} layers")
-    return UncachedModel(target), UncachedModel(draft_model), pair.encoder
+    return UncachedModel(target), UncachedModel(draft_model), encoder
 
 
 def load_cached_models():
     """The two models as CachedModels: (target, draft model)."""
-    return CachedModel(load_pair().target), CachedModel(load_pair().draft.standalone_model)
+    return tuple(CachedModel(model) for model in load_pair(*PAIR)[:2])
 
 
 def random_choices(seed):
@@ -154,7 +145,7 @@ class ConstantModel:
         self.p, self.config = p, SimpleNamespace(n_vocab=len(p), n_ctx=8)
 
     def new_cache(self, n_positions=None):
-        return SimpleNamespace(length=0)
+        return SimpleNamespace(ids=[])
 
     def read(self, ids, cache, n_last=1):  # -> [n_last, n_vocab], logits
         return np.tile(np.log(self.p), (n_last, 1))
@@ -207,41 +198,58 @@ def print_mistake_distances(p, q):
 # ---------------------------------------------------------------- by the clock
 
 
-def new_texts(first, n_times):
-    """A list of (make_rng, ids) for the texts to write: ids are the token ids of an opening, and
-    make_rng() returns a new Rng, of another seed for each text.
+def texts_to_write(first: int, n_times: int) -> list[tuple[int, list[int]]]:
+    """(seed, token ids of an opening) of each text: n_times after every second of twelve openings.
 
-    first: 0 or 1, which six of the twelve built-in openings. n_times: texts after each opening
+    first: 0 or 1, the opening to begin with
     """
-    ids, _ = choose_prompts("", 12, load_pair().encoder, load_pair().target.config.n_ctx - N_TOKENS)
-    return [(partial(Rng, seed), opening) for seed, opening in enumerate(ids[first::2] * n_times)]
+    encoder = load_pair(*PAIR)[2]
+    openings = [encoder.encode(opening) for opening in read_prompts(STORIES)[first:12:2]]
+    return list(enumerate(openings * n_times))
 
 
-def measure_acceptance():
-    """Decode 24 texts speculatively. Prints the acceptance rate, and returns it, from 0 to 1."""
+def rounds_of(decoder: str, K: int, seed: int, ids: list[int]):
+    """The Rounds of a text of N_TOKENS tokens, which goes on past its end."""
+    (target, draft_model, _), rng = load_pair(*PAIR), Rng(seed)
+    if decoder == "autoregressive":
+        return autoregressive(target, ids, N_TOKENS, TO_PROBS, rng)
+    drafter = NeuralDrafter(draft_model, TO_PROBS, rng)
+    return speculative(target, drafter, ids, N_TOKENS, K, TO_PROBS, rng)
+
+
+def measure_acceptance() -> float:
+    """Decode 24 texts speculatively. Prints the acceptance rate, and returns it."""
     accepted = examined = 0
-    for make_rng, ids in new_texts(first=0, n_times=4):
-        run = Run(load_pair(), ids, N_TOKENS, K_MEASURED, TO_PROBS, make_rng)
-        for this_round in run.rounds():
+    for seed, ids in texts_to_write(first=0, n_times=4):
+        for this_round in rounds_of("speculative", K_MEASURED, seed, ids):
             accepted += this_round.accepted
             examined += this_round.examined
-    print(f"a = {accepted / examined:.2f}: {accepted} of {examined} examined drafted tokens")
+    print(f"a = {accepted / examined:.2f}: {accepted} of {examined} examined draft tokens")
     return accepted / examined
 
 
-def measure_costs(Ks, turns=12):
-    """Measure the costs of rounds with each K, a list of ints. Prints, draws and returns
-    {K: (c, v)}: the time to draft a token, and to verify K of them, both divided by the time of a
-    pass of the target over one token.
-
-    turns: how often rounds of every K are timed; each figure is a median over the turns
+def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
+    """Measure rounds with each K, two in each turn. Prints, draws and returns {K: (c, v)}: the time
+    to draft a token, and to verify K of them, in passes of the target over one token. Medians.
     """
-    pair = load_pair()
-    seconds, costs_of_turns = measure_costs_in_turns(
-        pair.target, pair.draft, TO_PROBS, Ks, n_rounds=2, turns=range(turns)
-    )
-    costs = {K: tuple(np.median(of_turns, axis=0)) for K, of_turns in costs_of_turns.items()}
-    print(f"one pass of the target over one token: {1000 * np.median(seconds):.1f} ms")
+    target, draft_model, encoder = load_pair(*PAIR)
+    ids = encoder.encode("The queen looked into the mirror and")
+    drafting, verifying = ({K: [] for K in Ks} for _ in range(2))
+    single: list[float] = []
+    for _ in range(turns):
+        passes: list[float] = []
+        list(autoregressive(Clocked(target, "read", passes), ids, 4, TO_PROBS, Rng(0)))
+        single += passes[-4:]  # the first one is the prefill
+        for K in Ks:
+            drafts, passes, rng = [], [], Rng(0)
+            drafter = Clocked(NeuralDrafter(draft_model, TO_PROBS, rng), "propose", drafts)
+            model, n_tokens = Clocked(target, "read", passes), 3 * (K + 1)  # room for full drafts
+            list(islice(speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng), 3))
+            drafting[K] += [seconds / K for seconds in drafts]
+            verifying[K] += passes[-2:]
+    unit = median(single)
+    costs = {K: (median(drafting[K]) / unit, median(verifying[K]) / unit) for K in Ks}
+    print(f"one pass of the target over one token: {1000 * unit:.1f} ms")
     print(f"{'K':>3} {'c':>6} {'v':>6}")
     for K, (c, v) in costs.items():
         print(f"{K:3} {c:6.2f} {v:6.2f}")
@@ -255,50 +263,38 @@ def measure_costs(Ks, turns=12):
     return costs
 
 
-def run_race(K, predicted):
-    """Decode texts plainly and speculatively, in turn, after the six openings that
-    measure_acceptance does not use. Prints the measured speedup beside the predicted one (float),
-    and draws the tokens of the first text over time. K: drafted tokens per round
+def run_race(K: int, predicted: float):
+    """Decode twelve texts with both decoders, in turns, after the openings that measure_acceptance
+    does not use. Prints the measured speedup beside the predicted one, and draws the first text.
     """
-    pair = load_pair()
-    pairs = {"plain": Pair(pair.target, None, pair.encoder), "speculative": pair}
-    texts = new_texts(first=1, n_times=2)  # two after each of the six openings
-    # {name: [an array for each text: [n_rounds, 2], tokens and milliseconds of each round]}
-    rounds = {name: [] for name in pairs}
-    for n, (make_rng, ids) in enumerate(texts):
-        for name in pairs:
-            run = Run(pairs[name], ids, N_TOKENS, K, TO_PROBS, make_rng)
-            if n == 0:
-                run.warm_up()
-            rounds[name].append(tokens_and_ms(run))
-    ms = {name: np.array([steps[:, 1].sum() for steps in rounds[name]]) for name in pairs}
-    for name in pairs:
-        passes = np.mean([len(steps) for steps in rounds[name]])
-        print(f"{name:<12}{passes:5.1f} passes of the target and {ms[name].mean():4.0f} ms a text")
-    speedups = ms["plain"] / ms["speculative"]
-    speedup = ms["plain"].sum() / ms["speculative"].sum()
-    print(f"K = {K}: predicted {predicted:.2f}, measured {speedup:.2f}")
-    print(
-        f"({len(texts)} texts of {N_TOKENS} tokens, "
-        f"from {min(speedups):.2f} to {max(speedups):.2f})"
-    )
+    texts = texts_to_write(first=1, n_times=2)
+    # {decoder: [([tokens of each round], [its seconds]) of each text]}
+    rounds = {decoder: [] for decoder in DECODERS}
+    for seed, ids in texts:
+        for decoder in DECODERS:
+            seconds: list[float] = []
+            of_text = timed(rounds_of(decoder, K, seed, ids), seconds)
+            n_tokens = [len(this_round.tokens) for this_round in of_text]
+            rounds[decoder].append((n_tokens[1:], seconds[1:]))  # without the prefill
+    ms = {decoder: 1000 * np.array([sum(s) for _, s in rounds[decoder]]) for decoder in DECODERS}
+    for decoder in DECODERS:
+        passes = np.mean([len(n_tokens) for n_tokens, _ in rounds[decoder]])
+        print(
+            f"{decoder:<15}{passes:5.1f} passes of the target, {ms[decoder].mean():4.0f} ms a text"
+        )
+    baseline, speculated = (ms[decoder] for decoder in DECODERS)
+    speedups = baseline / speculated
+    measured = baseline.sum() / speculated.sum()
+    print(f"K = {K}: predicted {predicted:.2f}, measured {measured:.2f}")
+    spread = f"from {min(speedups):.2f} to {max(speedups):.2f}"
+    print(f"({len(texts)} texts of {N_TOKENS} tokens, {spread})")
     axes = new_axes("ms", "tokens of the first text")
-    for name, color in zip(pairs, (GREY, GREEN)):
-        tokens, ends = np.cumsum([(0, 0), *rounds[name][0]], axis=0).T
-        axes.step(ends, tokens, where="post", color=color, label=name)
+    for decoder, colour in zip(DECODERS, (GREY, GREEN)):
+        n_tokens, seconds = rounds[decoder][0]
+        ends = 1000 * np.cumsum([0, *seconds])
+        axes.step(ends, np.cumsum([0, *n_tokens]), where="post", color=colour, label=decoder)
     axes.set(xlim=0, ylim=0)
     show_picture(axes)
-
-
-def tokens_and_ms(run):
-    """Decode the text of a Run. Returns [n_rounds, 2]: the number of tokens and the milliseconds of
-    each round after the prefill.
-    """
-    rounds = run.timed_rounds()
-    next(rounds)  # the prefill
-    return np.array(
-        [(len(this_round.tokens), 1000 * seconds.total) for this_round, seconds in rounds]
-    )
 
 
 # ---------------------------------------------------------------- pictures
@@ -328,9 +324,9 @@ def draw_overlap(p, q):
     print(f"min(p, q) = {format_probs(overlap)}, sum {overlap.sum():.2f}")
     axes = new_axes("token", "probability")
     axes.bar(tokens, overlap, 1, color=GREEN, alpha=0.35, label="in both")
-    hatched = {"hatch": "///", "edgecolor": GREY, "facecolor": "none", "linewidth": 0}
+    hatched = {"hatch": "///", "edgecolor": RED, "facecolor": "none", "linewidth": 0}
     axes.bar(tokens, q - overlap, 1, bottom=overlap, label="in q only", **hatched)
-    axes.bar(tokens, p - overlap, 1, bottom=overlap, color=ORANGE, alpha=0.35, label="in p only")
+    axes.bar(tokens, p - overlap, 1, bottom=overlap, color=BLUE, alpha=0.35, label="in p only")
     edges = np.arange(len(p) + 1) - 0.5
     axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
     axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")

@@ -16,13 +16,10 @@ from pathlib import Path
 import pytest
 import requests
 from command_line import ENVIRONMENT, ROOT
-from decoding.load import load
-from decoding.run import Run
 
-import utils
 from checkpoints.registry import MODELS_DIR
+from decoding.decode import begin, load_pair
 from decoding.text_difference import explain_difference
-from sampling import stop_condition
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 
@@ -69,35 +66,34 @@ def run(commands, folder):
 
 @pytest.fixture(scope="module")
 def pair():
-    models = load("17M", ["0.7M-17M"], MODELS_DIR, utils.get_backend())
-    return models.pair("0.7M-17M")
+    return load_pair("17M", "0.7M-17M", MODELS_DIR)
 
 
 def rounds(pair, ids, n):
     """Our speculative decoding, the prefill apart; a text ends at <|endoftext|>."""
-    return list(Run(pair, ids, n, K, is_done=stop_condition(pair.encoder)).rounds())[1:]
+    return list(begin("speculative", *pair, ids, n, K=K, seed=0))[1:]
 
 
 def check_text(pair, answer):
     """Token for token ours, and as many; the referee finds a tie where that is not so."""
-    encoder = pair.encoder
+    encoder = pair[2]
     ids = encoder.encode(PROMPT)
     tokens = [token for this_round in rounds(pair, ids, N) for token in this_round.tokens]
     assert len(answer["tokens"]) == len(tokens) == N
     if answer["tokens"] != tokens:
-        assert explain_difference(pair.target, ids, tokens, answer["tokens"])["verdict"] == "tie"
+        assert explain_difference(pair[0], ids, tokens, answer["tokens"])["verdict"] == "tie"
     assert answer["content"] == encoder.decode(answer["tokens"])
 
 
 def rounds_after_one(pair, answer):
     """Our rounds where the prefill has written the first token, as it does in most engines."""
-    return rounds(pair, pair.encoder.encode(PROMPT) + answer["tokens"][:1], N - 1)
+    return rounds(pair, pair[2].encode(PROMPT) + answer["tokens"][:1], N - 1)
 
 
 def check_tokenizer(pair, encode, decode):
     """Texts become the same ids there, and these the same texts."""
     for text in TEXTS:
-        ids = pair.encoder.encode(text)
+        ids = pair[2].encode(text)
         assert encode(text) == ids and decode(ids) == text
 
 
@@ -107,7 +103,7 @@ def test_transformers(pair, desk):
     answer = run(commands, desk)
     check_text(pair, answer)
     # its first pass reads the prompt and the first drafts together, as ours does
-    assert answer["passes"] == len(rounds(pair, pair.encoder.encode(PROMPT), N))
+    assert answer["passes"] == len(rounds(pair, pair[2].encode(PROMPT), N))
     for size in ("17M", "0.7M-17M"):
         theirs = transformers.AutoTokenizer.from_pretrained(ROOT / "models" / size)
         check_tokenizer(pair, lambda text: theirs(text)["input_ids"], theirs.decode)
@@ -174,19 +170,3 @@ def test_llama_cpp(pair, desk, llama):
     post = lambda path, **body: requests.post(f"{address}/{path}", json=body, timeout=60).json()
     encode = lambda text: post("tokenize", content=text)["tokens"]
     check_tokenizer(pair, encode, lambda ids: post("detokenize", tokens=ids)["content"])
-
-
-# ---------------------------------------------------------------- all of them
-
-
-def test_all_programs_write_our_texts():
-    """`benchmark --programs`: each program has the same weights."""
-    for name in ("transformers", "optimum.intel", "nncf", "openvino_genai", "gguf", "xllamacpp"):
-        pytest.importorskip(name)
-    command = "main.py benchmark --programs transformers,openvino,llama_server --json --K 4"
-    command += " --temperature 0 --n_prompts 2 --n_tokens_to_generate 8 --repeats 1 "
-    command += "--draft_model_size 0.7M-17M"
-    result = run(f"python {command}", ROOT)
-    rows = [(row["program"], row["decoder"]) for row in result["rows"]]
-    assert len(rows) == 8
-    assert all(row["same_texts"] == 2 for row in result["rows"])

@@ -1,4 +1,4 @@
-"""docs/mistakes.md: every mistake stands there once, says where it was seen, and is what it says."""
+"""docs/mistakes.md: every mistake stands there once, says where it was seen, and is true."""
 
 import numpy as np
 import pytest
