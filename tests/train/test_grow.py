@@ -7,8 +7,8 @@ import pytest
 from toys import NUMPY, random_tensors
 
 import utils
-from experiments.training.grow import grow
 from gpt2 import Config
+from train.grow import grow
 
 SMALL = Config(n_vocab=11, n_ctx=9, n_embd=6, n_head=3, n_layer=3)
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]

@@ -1,36 +1,11 @@
-"""Ratios, intervals and counts over prompts."""
+"""Ratios over prompts, and their intervals."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from experiments.benchmark.intervals import (
-    acceptance_estimate,
-    count_repeated_ngrams,
-    ratio_interval,
-    round_columns,
-    share_interval,
-)
-
-
-def test_counts_of_rounds():
-    rounds = [(3, 3, 2), (3, 1, 0), (1, 1, 1), (4, 2, 2)]
-    # the last text ended inside an accepted run; the first was rejected at its third position
-    assert round_columns([rounds[:1], rounds[1:]], 4) == {
-        "examined_by_position": [4, 2, 1, 0],
-        "acceptance_by_position": [3 / 4, 1.0, 0.0, None],
-        "accepted_histogram": [1, 1, 2, 0, 0],
-        "drafted": 11,
-        "wasted_drafts": 6,
-    }
-
-
-def test_repeated_8_grams():
-    assert count_repeated_ngrams(list(range(20))) == (0, 13)
-    assert count_repeated_ngrams([1, 2] * 10) == (11, 13)
-    assert count_repeated_ngrams([1] * 7) == (0, 0)
-
+from bench.intervals import fraction_interval, ratio_interval
 
 PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
 
@@ -85,7 +60,7 @@ def coverage(a, n_prompts, K, spread=0.0):
         rates = rng.beta(a * concentration, (1 - a) * concentration, shape)
     accepted, examined = drafted_texts(rng, rates, K)
     true = accepted.sum() / examined.sum() if spread else a
-    intervals = map(share_interval, accepted, examined)
+    intervals = map(fraction_interval, accepted, examined)
     return np.mean([low <= true <= high for low, high in intervals])
 
 
@@ -102,21 +77,18 @@ def test_intervals_of_an_acceptance_rate_that_differs_between_prompts(a, spread)
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=6, max_size=30))
-def test_both_ends_of_a_share_are_alike(prompts):
+def test_both_ends_of_a_fraction_are_alike(prompts):
     """The interval of what is rejected is that of what is accepted, turned over."""
     accepted, rejected = np.array(prompts).T
-    low, high = share_interval(accepted, accepted + rejected)
+    low, high = fraction_interval(accepted, accepted + rejected)
     assert 0 <= low <= accepted.sum() / (accepted + rejected).sum() <= high <= 1
-    turned = share_interval(rejected, accepted + rejected)
+    turned = fraction_interval(rejected, accepted + rejected)
     assert turned == pytest.approx([1 - high, 1 - low])
 
 
 def test_the_rule_of_three():
-    """Where all or none of 60 were accepted; a repeat of the same decisions adds nothing."""
-    rounds = lambda accepted: 6 * [5 * [(2, 2, accepted)]]
-    assert acceptance_estimate(rounds(2)).interval == [0.95, 1]
-    assert acceptance_estimate(rounds(0)).interval == [0, 0.05]
-    twice = [2 * of_prompt for of_prompt in rounds(0)]
-    assert acceptance_estimate(twice, n_same=2).interval == [0, 0.05]
-    assert acceptance_estimate(6 * [[(1, 1, 0)]]).interval == [0, 0.5]
-    assert acceptance_estimate(rounds(2)[:5] + [[(0, 0, 0)]]).interval is None  # of five prompts
+    """Where all or none of 60 were accepted."""
+    assert fraction_interval([10] * 6, [10] * 6) == (0.95, 1)
+    assert fraction_interval([0] * 6, [10] * 6) == (0, 0.05)
+    assert fraction_interval([0] * 6, [1] * 6) == (0, 0.5)
+    assert fraction_interval([10] * 6, [10] * 5 + [0]) is None  # of five prompts

@@ -1,0 +1,186 @@
+"""python main.py benchmark: which draft, which K, at which temperature, measured in turns.
+
+docs/benchmarks.md explains the method and the columns.
+"""
+
+import itertools
+import warnings
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from json import dumps
+from pathlib import Path
+from typing import Any, Literal
+
+from backends.machine import describe_machine
+from bench.plot import draw
+from bench.rows import make_row
+from bench.table import to_markdown
+from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
+from checkpoints.registry import MODELS_DIR
+from checkpoints.search import find_folder
+from cli.output import new_file, require_new
+from cli.prompts import STORIES, read_prompts
+from decoding.decode import NGRAM
+from decoding.heads import HEADS, load_head
+from encoder import Encoder
+from gpt2 import Model
+from sampling import RULES, SamplingParams
+from utils import get_backend, load_models
+
+# flags that decide all rows alike; the others are columns, or decide nothing
+SETTINGS = ["top_k", "top_p", "n_prompts", "n_tokens_to_generate", "repeats", "seed", "weights"]
+SETTINGS += ["synthetic_acceptance", "backend"]
+
+
+def benchmark(
+    *,
+    draft_model_size: str = "0.7M-17M,ngram",
+    target_model_size: str = "17M",
+    K: str = "1..6",
+    temperature: str = "0,1",
+    verification: str = "token",
+    batch_size: str = "1",
+    top_k: int = 0,
+    top_p: float = 1.0,
+    prompts: str = "",
+    n_prompts: int = 12,
+    n_tokens_to_generate: int = 60,
+    repeats: int = 3,
+    seed: int = 123,
+    weights: Literal["checkpoint", "random"] = "checkpoint",
+    synthetic_acceptance: float = 0.0,
+    models_dir: str = MODELS_DIR,
+    backend: Literal["numpy", "cupy", "cupy-float16"] = "numpy",
+    out: str = "",
+    plot: str = "",
+    json: bool = False,
+) -> None:
+    """Measure the speedup of every draft with every target, K and temperature, and compare it with
+    what theory predicts.
+
+    Examples:
+        python main.py benchmark --K 1..8 --out rows.jsonl --plot speedup.svg
+        python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,8
+
+    Flags; the first six may be lists, such as 1,2,4 or 1..4:
+        draft_model_size: names in models_dir, folders, ngram, eagle or medusa
+        target_model_size: names in models_dir, or folders
+        K: how many tokens to draft per round
+        temperature: 0 is greedy decoding
+        verification: the accept/reject rule: token, block
+        batch_size: how many texts to decode together
+        top_k: sample from the top_k most likely tokens; 0 keeps all
+        top_p: sample from the fewest most likely tokens that together reach this probability
+        prompts: a file of prompts, as for batch; without it, built-in stories
+        n_prompts: how many of them to use
+        n_tokens_to_generate: how many tokens to write after each
+        repeats: how often to measure each; medians are reported
+        seed: of the random draws and of the order of the turns
+        weights: random takes the shapes of models whose files are not there
+        synthetic_acceptance: accept each drafted token with this probability, whatever the models
+            compute; 0 leaves it to the rule
+        models_dir: the folder that holds a folder for each model
+        backend: numpy, or on a GPU cupy or cupy-float16
+        out: a new file, .jsonl, that gets each row as it comes
+        plot: a new file, .svg, for a picture of the speedups
+        json: print a JSON object for each row, and nothing else
+    """
+    settings = {name: value for name, value in locals().items() if name in SETTINGS}
+    settings["prompts"] = Path(prompts or STORIES).name
+    about = {"settings": settings, "machine": describe_machine(backend.partition("-")[0])}
+    drafts = read_list("draft_model_size", draft_model_size)
+    Ks, rules = read_list("K", K, int), read_list("verification", verification)
+    batch_sizes = read_list("batch_size", batch_size, int)
+    params = [SamplingParams(t, top_k, top_p) for t in read_list("temperature", temperature, float)]
+    counts = {"K": min(Ks), "batch_size": min(batch_sizes), "n_prompts": n_prompts}
+    counts |= {"n_tokens_to_generate": n_tokens_to_generate, "repeats": repeats}
+    for flag, count in counts.items():
+        if count < 1:
+            raise ValueError(f"--{flag} {count}: expected 1 or more")
+    if unknown := {*rules} - {*RULES}:
+        raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
+    if not 0 <= synthetic_acceptance <= 1:
+        raise ValueError(f"--synthetic_acceptance {synthetic_acceptance}: expected 0 to 1")
+    for path, ending in ((out, ".jsonl"), (plot, ".svg")):
+        if path:
+            require_new(path, ending)
+    texts = read_prompts(prompts or STORIES)[:n_prompts]
+    variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
+    rows = []
+    with open(out, "x", encoding="utf-8") if out else nullcontext() as file:
+        for name in read_list("target_model_size", target_model_size):
+            target, models, encoder = load(name, drafts, models_dir, backend, weights)
+            ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
+            for to_probs, n_texts in itertools.product(params, batch_sizes):
+                batches = batches_of(ids, n_texts)
+                how = n_tokens_to_generate, to_probs, synthetic_acceptance
+                decode = partial(decode_texts, target, models, *how)
+                runs = measure_in_turns(decode, variants, batches, repeats, seed)
+                case = {"target": Path(name).name, "temperature": to_probs.temperature}
+                for variant in variants[1:]:
+                    draft, k, rule = variant
+                    row = case | {"draft": Path(draft).name, "K": k, "verification": rule}
+                    comparable = to_probs.greedy and not synthetic_acceptance
+                    bug = comparable and has_bug(target, batches, runs, variant)
+                    row |= {"batch_size": n_texts, **make_row(runs[PLAIN], runs[variant], k, bug)}
+                    rows.append(row | about)
+                    if json:
+                        print(dumps(rows[-1]), flush=True)
+                    if file:
+                        print(dumps(rows[-1]), file=file, flush=True)
+    if not json:
+        print(to_markdown(rows))
+    if plot:
+        with new_file(plot) as part:
+            part.write_text(draw(rows), encoding="utf-8")
+
+
+def read_list(flag: str, text: str, kind: Callable = str) -> list:
+    """Read a list such as "1,2,4", of ints also "1..4". Raises ValueError, which names the flag."""
+    values: list[Any] = []
+    try:
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            values += range(int(first), int(last) + 1) if dots and kind is int else [kind(part)]
+    except ValueError:
+        raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4") from None
+    return list(dict.fromkeys(values))
+
+
+def load(
+    name: str, drafts: list[str], models_dir: str, backend: str, weights: str
+) -> tuple[Model, dict[str, Any], Encoder]:
+    """Load a target and its drafts, {name: what make_drafter takes}, and their encoder."""
+    sizes = [draft for draft in drafts if draft not in (NGRAM, *HEADS)]
+    heads = [draft for draft in drafts if draft in HEADS]
+    if heads and weights == "random":
+        raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
+    (target, *models), encoder = load_models(
+        [name, *sizes], models_dir, get_backend(backend), weights=weights
+    )
+    loaded = {head: load_head(head, find_folder(name, models_dir), target) for head in heads}
+    return target, {NGRAM: None} | dict(zip(sizes, models)) | loaded, encoder
+
+
+def encode_fitting(
+    texts: list[str], encoder: Encoder, target: Model, n_tokens: int
+) -> list[list[int]]:
+    """Return the token ids of those prompts after which the target's context has room for n_tokens.
+    Warns of the others. Raises ValueError if none has.
+    """
+    room = target.config.n_ctx - n_tokens
+    ids = [encoder.encode(text) or [encoder.end_of_text or 0] for text in texts]
+    fitting = [prompt for prompt in ids if len(prompt) <= room]
+    if not fitting:
+        raise ValueError(f"no prompt leaves room for {n_tokens} tokens: --n_tokens_to_generate")
+    if len(fitting) < len(ids):
+        warnings.warn(f"{len(ids) - len(fitting)} prompts have more than {room} tokens: left out")
+    return fitting
+
+
+def batches_of(ids: list[list[int]], n_texts: int) -> list[list[list[int]]]:
+    """Cut a list of prompts into batches of n_texts; a smaller rest is left out."""
+    if n_texts > len(ids):
+        raise ValueError(f"--batch_size {n_texts}: expected at most {len(ids)}, as many as prompts")
+    return [ids[i : i + n_texts] for i in range(0, len(ids) - n_texts + 1, n_texts)]

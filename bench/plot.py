@@ -1,0 +1,111 @@
+"""The picture of a benchmark, an SVG file: speedup against K, with intervals."""
+
+from html import escape
+
+from bench.table import CASE, HEADINGS, label
+
+COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
+DASHES = ("none", "7 5", "2 4")  # of the temperatures, the highest first
+STYLE = """
+:root { --card: #fffefb; --ink: #1d2025; --soft: #5a5d66; --line: #e1dccf; }
+@media (prefers-color-scheme: dark) {
+  :root { --card: #1a1d23; --ink: #e9e7e2; --soft: #a6aab4; --line: #2e323b; } }
+.card { fill: var(--card); stroke: var(--line); }
+text { fill: var(--ink); font: 17px system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
+.soft { fill: var(--soft); } .middle { text-anchor: middle; } .end { text-anchor: end; }
+.grid { stroke: var(--line); } .one { stroke: var(--soft); stroke-width: 2px; }
+polyline, .bar { fill: none; stroke-width: 2.5px; } .bar { stroke-opacity: .45; }
+"""
+LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
+ROW, COLUMN = 28, 320  # of the legend
+
+
+def lines_of(rows: list[dict]) -> dict[str, list[dict]]:
+    """Group rows into the lines of the picture: {entry of the legend: rows in order of K}. An entry
+    names the draft, and of the rest what differs between lines: "eagle, T = 1".
+    """
+    names = [name for name in CASE if name != "K" and len({row[name] for row in rows}) > 1]
+    lines: dict[str, list[dict]] = {}
+    for row in sorted(rows, key=lambda row: row["K"]):
+        words = [row["draft"]]
+        words += [f"{HEADINGS[name]} = {row[name]:g}" for name in names if name == "temperature"]
+        words += [str(row[name]) for name in names if name not in ("draft", "temperature")]
+        lines.setdefault(", ".join(words), []).append(row)
+    return lines
+
+
+def draw(rows: list[dict]) -> str:
+    """Draw the rows of a benchmark, and return the text of an SVG file. A marker is hollow where
+    the table withholds the speedup.
+    """
+    Ks = sorted({row["K"] for row in rows})
+    drafts = list(dict.fromkeys((row["target"], row["draft"], row["verification"]) for row in rows))
+    temperatures = sorted({row["temperature"] for row in rows}, reverse=True)
+    tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
+    most = max(1.5, min(max(high for _, high in tops), 1.3 * max(map(measured, rows))))
+
+    def x_of(K: int) -> float:
+        return LEFT + (RIGHT - LEFT) * (K - Ks[0] + 0.5) / (Ks[-1] - Ks[0] + 1)
+
+    def y_of(speedup: float) -> float:
+        return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
+
+    parts = []
+    for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
+        y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
+        parts.append(f'<line class="{name}" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="soft end" x="{LEFT - 8}" y="{y + 6:.1f}">{tenths / 10:g}</text>'
+        )
+    for K in Ks:
+        parts.append(f'<text class="soft middle" x="{x_of(K):.1f}" y="{BOTTOM + 24}">{K}</text>')
+    legend_y = BOTTOM + 84
+    for i, (entry, of_line) in enumerate(lines_of(rows).items()):
+        first = of_line[0]
+        case = first["target"], first["draft"], first["verification"]
+        colour = COLOURS[drafts.index(case) % len(COLOURS)]
+        dash = DASHES[temperatures.index(first["temperature"]) % len(DASHES)]
+        stroke = f'stroke="{colour}" stroke-dasharray="{dash}"'
+        # a little to the side, so that bars can be told apart
+        points = [(x_of(row["K"]) + 5 * i, y_of(measured(row))) for row in of_line]
+        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline points="{path}" {stroke}/>')
+        for row, (x, y) in zip(of_line, points):
+            if row["intervals"]["speedup"]:
+                low, high = map(y_of, row["intervals"]["speedup"])
+                bar = f'x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
+                parts.append(f'<line class="bar" stroke="{colour}" {bar}/>')
+            parts.append(marker(x, y, colour, row["speedup"] is None))
+        x, y = LEFT + COLUMN * (i % 2), legend_y + ROW * (i // 2)
+        parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
+        parts.append(marker(x + 20, y, colour, False))
+        parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
+    y = legend_y + ROW * ((len(lines_of(rows)) + 1) // 2)
+    parts.append(marker(LEFT + 20, y, "#7a7f87", True))
+    words = "withheld in the table. Bars: 95 % intervals over prompts"
+    parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
+    height, width = y + 30, RIGHT + 60
+    title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}"'
+        f' width="{width}" height="{height}"><title>{escape(title)}</title>',
+        f"<style>{STYLE}</style>",
+        f'<rect class="card" x="1" y="1" width="{width - 2}" height="{height - 2}" rx="12"/>',
+        f'<text x="{LEFT}" y="26">{escape(title)}</text>',
+        f'<text class="soft middle" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}">K, tokens drafted'
+        " per round</text>",
+        *parts,
+        "</svg>\n",
+    ])  # fmt: skip
+
+
+def measured(row: dict) -> float:
+    """Return the speedup of a row, whether it is withheld or not."""
+    return row["tokens_per_second"] / row["plain_tokens_per_second"]
+
+
+def marker(x: float, y: float, colour: str, hollow: bool) -> str:
+    """Return a point of a line."""
+    fill = "var(--card)" if hollow else colour
+    style = f'style="fill: {fill}; stroke: {colour}; stroke-width: 2px"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {style}/>'

@@ -1,0 +1,173 @@
+"""python main.py replay: try drafts, and every K, on texts that are there already.
+
+Whatever the draft, greedy speculative decoding writes the target's text; the draft only decides how
+it is divided into rounds. So the text alone tells the rounds of every draft and K: as many drafted
+tokens are accepted as agree with what follows. That is exact if the text was written greedily and
+the target has the drafts' tokenizer, up to ties that rounding breaks.
+"""
+
+from collections.abc import Iterator
+from json import dumps, loads
+
+from bench.benchmark import read_list
+from bench.intervals import fraction_interval, ratio, ratio_interval
+from bench.table import markdown_table, number
+from checkpoints.registry import MODELS_DIR
+from checkpoints.search import find_folder
+from checkpoints.vocabulary import load_encoder
+from decoding.decode import NGRAM
+from decoding.heads import HEADS
+from decoding.ngrams import NGramDrafter
+from encoder import Encoder
+from gpt2 import Model
+from utils import get_backend, load_models
+
+DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
+OUTPUTS = ("output", "completion", "response")  # fields of what other programs write
+COLUMNS = ("draft", "K", "acceptance_rate", "tokens_per_target_pass")
+
+
+def replay(
+    file: str,
+    *,
+    draft_model_size: str = "0.7M-17M,ngram",
+    target_model_size: str = "17M",
+    K: str = "1..10",
+    models_dir: str = MODELS_DIR,
+    json: bool = False,
+) -> None:
+    """Tell how many tokens per pass drafts would give with every K in texts that are there already,
+    without the target that wrote them.
+
+        python main.py batch prompts.txt --out texts.jsonl
+        python main.py replay texts.jsonl --draft_model_size 0.7M-17M,ngram
+
+    FILE holds the lines that batch wrote, or those of any program: JSON objects with a prompt and
+    an output (or completion, or response).
+
+    Flags:
+        draft_model_size: names in models_dir, folders, or ngram, separated by commas
+        target_model_size: the model whose tokenizer encodes texts of other programs
+        K: how many tokens to draft per round, such as 1..10 or 1,2,4
+        models_dir: the folder that holds a folder for each model
+        json: print a JSON object for each row, and nothing else
+    """
+    names, Ks = read_list("draft_model_size", draft_model_size), read_list("K", K, int)
+    if min(Ks) < 1:
+        raise ValueError(f"--K {min(Ks)}: expected 1 or more")
+    if heads := {*names} & {*HEADS}:
+        problem = "expected a model or ngram, as a head needs to see its target"
+        raise ValueError(f"--draft_model_size {heads.pop()}: {problem}")
+    encoder = load_encoder(find_folder(target_model_size, models_dir))
+    texts = read_texts(file, encoder)
+    rows = []
+    for name in names:
+        model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
+        drafts = [drafts_along(model, *text, max(Ks), encoder.n_vocab) for text in texts]
+        rows += [{"draft": name, "K": k, **replay_row(drafts, k)} for k in Ks]
+    if json:
+        print("\n".join(map(dumps, rows)))
+    else:
+        lines = [[number(row[column]) for column in COLUMNS] for row in rows]
+        print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], lines))
+        print(f"\n{len(texts)} texts, {rows[0]['tokens']} tokens")
+
+
+def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
+    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line
+    without them, or a file without lines.
+    """
+    with open(path, encoding="utf-8-sig") as file:
+        lines = [line for line in file if line.strip()]
+    texts = []
+    for n, line in enumerate(lines, 1):
+        try:
+            record = loads(line)
+            if "error" in record:  # a prompt that batch refused
+                continue
+            if "settings" in record:
+                written = next(record[name] for name in DECODERS if record.get(name))
+                prompt, text = record["prompt_token_ids"], written["token_ids"]
+            else:
+                output = next(record[name] for name in OUTPUTS if name in record)
+                prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
+                text = encoder.encode(output)
+            if not text or not 0 <= min(prompt + text) <= max(prompt + text) < encoder.n_vocab:
+                raise ValueError("no text, or ids of another vocabulary")
+        except (ValueError, TypeError, AttributeError, LookupError, StopIteration):
+            expected = f"expected what batch writes, or a JSON object with prompt and {OUTPUTS[0]}"
+            raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
+        texts.append((prompt, text))
+    if not texts:
+        raise ValueError(f"{path}: expected texts, a JSON object a line")
+    return texts
+
+
+def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
+    """Load a draft model. Raises ValueError if its vocabulary is not that of the target."""
+    (model,), of_draft = load_models([name], models_dir, get_backend())
+    if of_draft != encoder:
+        raise ValueError(f"draft {name} and target {target} have different vocabularies")
+    return model
+
+
+# ---------------------------------------------------------------- rounds
+
+
+def drafts_along(
+    model: Model | None, prompt: list[int], text: list[int], most: int, n_vocab: int
+) -> list[tuple[int, int]]:
+    """Return for each position of a text (how many tokens a round that begins there drafts
+    greedily, at most `most`; how many of these agree with the text, from the first on).
+
+    model: a draft model; None looks up n-grams
+    """
+    ids, n_prompt = prompt + text, len(prompt)
+    if model is None:
+        drafter = NGramDrafter(n_vocab)
+        drafts = [drafter.propose(ids[:i], most)[0] for i in range(n_prompt, len(ids))]
+        pairs = [[a == b for a, b in zip(draft, text[i:])] for i, draft in enumerate(drafts)]
+        agree = [[*same, False].index(False) for same in pairs]
+        return list(zip(map(len, drafts), agree))
+    # as long as a draft agrees with the text, its next token depends on the text alone
+    n_ctx = model.config.n_ctx
+    n_read = min(len(ids) - 1, n_ctx)
+    n_last = max(0, n_read - n_prompt + 1)
+    greedy = model.read(ids[:n_read], model.new_cache(), n_last=n_last).argmax(axis=-1)
+    agree, run = [], 0
+    for i in reversed(range(len(text))):
+        run = run + 1 if i < n_last and greedy[i] == text[i] else 0
+        agree.append(run)
+    lengths = [max(0, min(most, n_ctx + 1 - n_prompt - i)) for i in range(len(text))]
+    return list(zip(lengths, agree[::-1]))
+
+
+def rounds_along(drafts: list[tuple[int, int]], K: int) -> Iterator[tuple[int, int]]:
+    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K.
+
+    drafts: as drafts_along returns them
+    """
+    i = 0
+    while i < len(drafts):
+        length, agree = drafts[i]
+        drafted = min(K, length, len(drafts) - i - 1)  # the last token is the target's own
+        accepted = min(drafted, agree)
+        yield min(drafted, accepted + 1), accepted
+        i += accepted + 1
+
+
+def replay_row(drafts_of_texts: list[list[tuple[int, int]]], K: int) -> dict:
+    """Return the figures of all texts for one K, {column: value}, with their 95 % intervals."""
+    rounds = [list(rounds_along(drafts, K)) for drafts in drafts_of_texts]
+    n_tokens, n_passes = list(map(len, drafts_of_texts)), list(map(len, rounds))
+    examined = [sum(n for n, _ in of_text) for of_text in rounds]
+    accepted = [sum(n for _, n in of_text) for of_text in rounds]
+    return {
+        "tokens": sum(n_tokens),
+        "acceptance_rate": ratio(accepted, examined),
+        "tokens_per_target_pass": ratio(n_tokens, n_passes),
+        "intervals": {
+            "acceptance_rate": fraction_interval(accepted, examined),
+            "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
+        },
+    }

@@ -1,0 +1,167 @@
+"""From measurements to a row of the table: a speedup, what caused it, and which figures stand.
+
+A speedup is the time of our own cached autoregressive loop over that of the speculative one: same
+prompts, as many tokens, prefill apart, medians over repeats.
+
+Here the runs of a decoder are a list for each prompt, with a dict for each repeat:
+
+    texts            the token ids of its text; of several texts, if these are one batch
+    seconds          of all rounds but the prefill; of the slowest text of a batch
+    rounds           of each round (room, drafted, examined, accepted), numbers of tokens: as many
+                     as `room` could be drafted before the end of the text
+    draft_seconds    of each round
+    target_seconds   of the target's pass in each round
+"""
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+from bench.intervals import fraction_interval, ratio, ratio_interval
+
+Run = dict[str, Any]
+Runs = list[list[Run]]
+DRAFTING = 0.9  # of the rounds must draft K tokens: the formula is about a drafter that always does
+LEAST_VERIFY_COST = 0.95  # K + 1 rows take no less time than one; the rest is noise
+N_GRAM = 8  # so many tokens that occur again are a loop, not a coincidence
+
+
+def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, Any]:
+    """Return what a drafter with K did beside plain decoding, as {column: value}. A figure that
+    noise or a bug may explain is None; then "withheld", {column: reason}, says why.
+
+    bug: whether greedy texts differ from the plain ones, and rounding does not explain it
+    """
+    plain_seconds, seconds = median_seconds(plain), median_seconds(runs)
+    n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
+    examined, accepted = [total(runs, 2), total(runs, 3)]
+    n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
+    figures: dict[str, Any] = {
+        "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
+        "tokens_per_second": ratio(n_tokens, seconds),
+        "speedup": ratio(plain_seconds, seconds),
+        "tokens_per_target_pass": ratio(n_tokens, n_passes),
+        "acceptance_rate": ratio(accepted, examined),
+        "draft_cost": relative_cost(plain, runs, seconds_per_drafted_token),
+        "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
+    }
+    intervals = {
+        "speedup": ratio_interval(plain_seconds, seconds),
+        "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
+        "acceptance_rate": fraction_interval(accepted, examined),
+    }
+    withheld = {
+        "speedup": why_no_speedup(intervals["speedup"], bug),
+        "verify_cost": why_no_verify_cost(figures["verify_cost"]),
+        "predicted": why_no_prediction(runs, K, figures["verify_cost"]),
+    }
+    causes = [figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost")]
+    figures["predicted"] = None if withheld["predicted"] else predict(K, *causes)
+    reasons = {column: reason for column, reason in withheld.items() if reason}
+    return {
+        "prompts": len(runs),
+        "tokens": sum(n_tokens),
+        **figures,
+        **dict.fromkeys(reasons),
+        "intervals": intervals,
+        "withheld": reasons,
+        "repetition": repetition([text for repeats in runs for text in repeats[0]["texts"]]),
+    }
+
+
+def median_seconds(runs: Runs) -> list[float]:
+    """Return each prompt's median seconds over its repeats."""
+    return [statistics.median(run["seconds"] for run in repeats) for repeats in runs]
+
+
+def total(runs: Runs, field: int) -> list[int]:
+    """Return the sum of a field of the rounds for each prompt. Repeats that are all alike count as
+    one: they tell no more than one about a rate.
+    """
+    decided = [[(run["texts"], run["rounds"]) for run in repeats] for repeats in runs]
+    alike = all(repeats.count(repeats[0]) == len(repeats) for repeats in decided)
+    kept = [repeats[:1] if alike else repeats for repeats in decided]
+    return [sum(one[field] for _, rounds in repeats for one in rounds) for repeats in kept]
+
+
+# ---------------------------------------------------------------- what speedups follow from
+
+
+def predict(K: int, a: float, c: float, v: float) -> float:
+    """Return the speedup that follows if each examined token is accepted with probability a: the
+    tokens of a round over its cost (Leviathan et al. 2023, arXiv 2211.17192, theorem 3.8).
+
+    >>> predict(4, 1.0, 0.25, 1.0), predict(4, 0.0, 0.25, 1.0)
+    (2.5, 0.5)
+    """
+    return sum(a**i for i in range(K + 1)) / (K * c + v)
+
+
+def seconds_per_drafted_token(run: Run) -> list[float]:
+    """Return for each round with a draft the seconds that a token of it took."""
+    timed = zip(run["rounds"], run["draft_seconds"])
+    return [seconds / drafted for (_, drafted, *_), seconds in timed if drafted]
+
+
+def full_passes(run: Run, K: int) -> list[float]:
+    """Return the seconds of each of the target's passes over K + 1 rows."""
+    timed = zip(run["rounds"], run["target_seconds"])
+    return [seconds for (_, drafted, *_), seconds in timed if drafted == K]
+
+
+def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -> float | None:
+    """Return a cost over that of a pass over one row, as timed in plain decoding on the same
+    prompts: medians for each prompt, added up. None if no prompt has such a cost.
+    """
+    costs, units = [], []
+    for plain_repeats, repeats in zip(plain, runs):
+        seconds = [second for run in repeats for second in cost(run)]
+        if seconds:
+            costs.append(statistics.median(seconds))
+            units.append(statistics.median(s for run in plain_repeats for s in full_passes(run, 0)))
+    return ratio(costs, units)
+
+
+# ---------------------------------------------------------------- what is withheld
+
+
+def why_no_speedup(interval: tuple[float, float] | None, bug: bool) -> str | None:
+    """Return why a speedup must not be published; None if it may be."""
+    if bug:
+        return "greedy texts differ, and rounding does not explain it: a bug"
+    if interval is None:
+        return "too few prompts for an interval"
+    low, high = interval
+    return "its interval contains 1" if low <= 1 <= high else None
+
+
+def why_no_verify_cost(v: float | None) -> str | None:
+    """Return why v must not be published; None if it may be."""
+    if v is None:
+        return "no pass over K + 1 rows was timed"
+    return "below 1: passes over one row were timed badly" if v < LEAST_VERIFY_COST else None
+
+
+def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
+    """Return why no speedup must be predicted from a, c and v; None if it may be. Look-up drafts
+    seldom, and a draft model no more where its context ends.
+    """
+    rounds = [one for repeats in runs for run in repeats for one in run["rounds"]]
+    drafted = [n for room, n, *_ in rounds if room >= K]
+    if drafted.count(K) < DRAFTING * len(drafted):
+        return "too few of its rounds drafted K tokens"
+    return why_no_verify_cost(v)
+
+
+def repetition(texts: list[list[int]]) -> float | None:
+    """Return the fraction of the 8-grams of texts that occurred before in their text.
+
+    >>> repetition([[1, 2] * 10, [3] * 7])
+    0.8461538461538461
+    """
+    repeated, n_grams = [], []
+    for ids in texts:
+        grams = [tuple(ids[i : i + N_GRAM]) for i in range(len(ids) - N_GRAM + 1)]
+        repeated.append(len(grams) - len({*grams}))
+        n_grams.append(len(grams))
+    return ratio(repeated, n_grams)

@@ -1,0 +1,148 @@
+"""Decode the same prompts with several decoders, which take turns, with a clock on each part."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from bench.rows import Runs
+from decoding.batching import decode_together
+from decoding.decode import make_drafter, timed
+from decoding.streams import Purpose, stream
+from decoding.text_difference import explain_difference
+from gpt2 import Model
+from sampling import RULES, Rng, SamplingParams, autoregressive, speculative
+
+Variant = tuple[str, int, str]  # a draft's name, K and the rule
+PLAIN: Variant = ("", 0, "token")  # the autoregressive loop
+
+
+class Clocked:
+    """Stands for an object, of which one method appends its seconds to a list."""
+
+    def __init__(self, owner: Any, method: str, seconds: list[float]):
+        self.owner, self.method, self.seconds = owner, method, seconds
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self.owner, name)
+        return partial(self.call, value) if name == self.method else value
+
+    def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
+        begun = time.perf_counter()
+        result = function(*arguments, **named)
+        self.seconds.append(time.perf_counter() - begun)
+        return result
+
+
+def measure_in_turns(
+    decode: Callable[..., dict],
+    variants: list[Variant],
+    batches: list[list[list[int]]],
+    repeats: int,
+    seed: int,
+) -> dict[Variant, Runs]:
+    """Decode every batch of prompts (token ids) with every variant, `repeats` times, in a new order
+    each time. Shows a bar on a terminal. Returns {variant: its runs, as rows.py describes them}.
+
+    decode: decode_texts with its first arguments; seed: of the texts and of the orders
+    """
+    for variant in variants:
+        decode(variant, batches[0], (seed, 0, 0))  # memory is slow at its first use
+    runs: dict[Variant, Runs] = {variant: [[] for _ in batches] for variant in variants}
+    rng = np.random.default_rng(stream(Purpose.ORDER_OF_TURNS, seed))
+    for n, prompts in enumerate(tqdm(batches, unit=" prompts", leave=False, disable=None)):
+        for repeat in range(repeats):
+            for i in rng.permutation(len(variants)):
+                run = decode(variants[i], prompts, (seed, n, repeat))
+                runs[variants[i]][n].append(run)
+    return runs
+
+
+def decode_texts(
+    target: Model,
+    drafts: dict[str, Any],
+    n_tokens: int,
+    to_probs: SamplingParams,
+    acceptance: float,
+    variant: Variant,
+    prompts: list[list[int]],
+    seeds: tuple[int, int, int],
+) -> dict:
+    """Decode prompts, in one batch if there are several, past <|endoftext|> to n_tokens each, for
+    which the context must have room. Returns a run, as rows.py describes it.
+
+    drafts: {name: what make_drafter takes}; seeds: numbers that decide what is random
+    acceptance: with which probability a drafted token is accepted; 0 leaves it to the rule
+    """
+    name, K, rule_name = variant
+    draft_seconds: list[float] = []
+    target_seconds: list[float] = []
+
+    def decode_one(i: int, batched: Callable = lambda model: model) -> tuple[list, list, float]:
+        """Return (token ids, rounds, seconds) of text i, without the prefill."""
+        model: Any = Clocked(batched(target), "read", target_seconds)
+        rng = Rng(stream(Purpose.TEXT, *seeds, i))
+        if name:
+            rule = RULES[rule_name]
+            if acceptance:
+                # the same for all texts of a batch: one unlucky text would slow the others
+                rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
+            drafter = make_drafter(batched(drafts[name]), model, to_probs, rng)
+            drafter = Clocked(drafter, "propose", draft_seconds)
+            loop = speculative(model, drafter, prompts[i], n_tokens, K, to_probs, rng, rule=rule)
+        else:
+            loop = autoregressive(model, prompts[i], n_tokens, to_probs, rng)
+        ids: list[int] = []
+        rounds: list[tuple[int, int, int, int]] = []
+        seconds: list[float] = []
+        for one in timed(loop, seconds):
+            room = n_tokens - len(ids) - 1
+            rounds.append((room, len(one.draft), one.examined, one.accepted))
+            ids += one.tokens
+        return ids, rounds[1:], sum(seconds[1:])
+
+    if len(prompts) == 1:
+        texts = [decode_one(0)]
+    else:
+        texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
+    return {
+        "texts": [ids for ids, _, _ in texts],
+        "rounds": [one for _, rounds, _ in texts for one in rounds],
+        "seconds": max(seconds for _, _, seconds in texts),
+        # the first pass is the prefill's; in a batch, a loop's times are those of all others, too
+        "draft_seconds": draft_seconds if len(prompts) == 1 else [],
+        "target_seconds": target_seconds[1:] if len(prompts) == 1 else [],
+    }
+
+
+def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:
+    """Return a rule that accepts each drafted token with this probability, by random numbers from
+    the seed. It calls the real rule, so that the time is real, and takes its next token.
+    """
+    coins = Rng(seed)
+
+    def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab]
+        _, next_token = rule(draft, p, q, rng)
+        # as many coins in every round, however many tokens it accepts
+        accepted = [coins.accept(acceptance) for _ in draft]
+        return [*accepted, False].index(False), next_token
+
+    return verify
+
+
+def has_bug(
+    target: Model, batches: list[list[list[int]]], runs: dict[Variant, Runs], variant: Variant
+) -> bool:
+    """Return whether a greedy text of a variant differs from the plain one, and rounding does not
+    explain it. batches: the prompts
+    """
+    n_rows = variant[1] + 1  # of a pass that scores a draft
+    for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
+        for ids, a, b in zip(prompts, plain_repeats[-1]["texts"], repeats[-1]["texts"]):
+            if a != b:
+                if explain_difference(target, ids, a, b, n_rows)["verdict"] == "bug":
+                    return True
+    return False

@@ -1,0 +1,92 @@
+"""python main.py replay: the rounds of drafts along texts, without their target."""
+
+import json
+
+import pytest
+
+from bench.replay import drafts_along, read_texts, replay, rounds_along
+from decoding.decode import begin, decode, load_pair
+
+PROMPTS = ["hello there", "the the the the", "once upon"]
+
+
+@pytest.fixture
+def replayed(pair, tmp_path, capsys):
+    """A function (lines, **flags) -> the rows of replay."""
+
+    def call(lines, **flags):
+        path = tmp_path / "texts.jsonl"
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        replay(str(path), models_dir=str(pair), json=True, **flags)
+        return list(map(json.loads, capsys.readouterr().out.splitlines()))
+
+    return call
+
+
+def test_replay_tells_the_rounds_of_the_live_run(pair, replayed):
+    """Of lines as batch writes them, for a model and for n-grams, and every K."""
+    lines, live = [], {}
+    for name in ("0.7M-17M", "ngram"):
+        target, draft, encoder = load_pair("17M", name, str(pair))
+        for K in (1, 2, 3, 7):
+            done = []
+            for prompt in PROMPTS:
+                ids = encoder.encode(prompt)
+                rounds = begin("speculative", target, draft, encoder, ids, 20, K=K)
+                done.append(decode(rounds, encoder))
+                line = {"settings": {"prompt": prompt}, "prompt_token_ids": ids}
+                lines.append(line | {"speculative": done[-1]})
+            sums = {name: sum(one[name] for one in done) for name in done[0] if name != "text"
+                    and isinstance(done[0][name], int)}  # fmt: skip
+            live[name, K] = sums["accepted"] / sums["examined"], sums["rounds"]
+    rows = replayed(lines[:3], K="1,2,3,7", draft_model_size="0.7M-17M,ngram")
+    assert [(row["draft"], row["K"]) for row in rows] == [*live]
+    for row in rows:
+        acceptance, n_rounds = live[row["draft"], row["K"]]
+        assert row["acceptance_rate"] == pytest.approx(acceptance)
+        assert row["tokens"] / row["tokens_per_target_pass"] == pytest.approx(n_rounds)
+
+
+def test_a_draft_model_is_silent_after_its_context(pair):
+    model = load_pair("17M", "0.7M-17M", str(pair))[1]
+    prompt, text = [1] * 60, [2] * 10
+    drafts = drafts_along(model, prompt, text, 4, model.config.n_vocab)
+    assert [length for length, _ in drafts] == [4, 4, 3, 2, 1, 0, 0, 0, 0, 0]
+    assert len(list(rounds_along([(0, 0)] * 5, 3))) == 5
+
+
+def test_texts_of_another_program(replayed):
+    lines = [{"prompt": "the ", "completion": text} for text in ("the cat the cat the cat", "in")]
+    rows = replayed(lines, K="1..3")
+    assert [row["K"] for row in rows] == [1, 2, 3] * 2
+    assert max(row["acceptance_rate"] for row in rows if row["draft"] == "ngram") > 0.5
+
+
+def test_a_table_for_people(pair, tmp_path, capsys):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"prompt": "a", "output": "b a b a"}\n{"settings": {}, "error": "too long"}\n')
+    replay(str(path), models_dir=str(pair), K="2", draft_model_size="ngram")
+    assert capsys.readouterr().out.startswith("| draft | K | acceptance | tokens/pass |\n")
+
+
+@pytest.mark.parametrize("line", [
+    "hello", "[1]", "{}", '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
+    '{"prompt": "a", "output": ""}', '{"settings": {}, "speculative": {"token_ids": [1]}}',
+    '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}',
+])  # fmt: skip
+def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
+    encoder = load_pair("17M", "ngram", str(pair))[2]
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"prompt": "a", "output": "b"}\n' + line + "\n")
+    with pytest.raises(ValueError, match="texts.jsonl, text 2: expected"):
+        read_texts(str(path), encoder)
+
+
+@pytest.mark.parametrize("flags, shown", [
+    ({"K": "0"}, "--K 0"),
+    ({"draft_model_size": "eagle"}, "a head needs to see its target"),
+    ({"draft_model_size": "other words"}, "different vocabularies"),
+])  # fmt: skip
+def test_what_cannot_be_tried_is_refused(replayed, flags, shown):
+    with pytest.raises(ValueError, match=shown):
+        replayed([{"prompt": "a", "output": "b"}], **flags)

@@ -1,0 +1,73 @@
+"""The table and the picture of a benchmark, from rows that were never measured."""
+
+from xml.etree import ElementTree
+
+from bench.plot import draw
+from bench.table import to_markdown
+
+
+def row(draft="eagle", K=2, speedup=1.5, weights="checkpoint", **more):
+    settings = {"weights": weights, "synthetic_acceptance": 0.0, "n_tokens_to_generate": 60}
+    return {
+        "target": "17M",
+        "draft": draft,
+        "temperature": 1.0,
+        "K": K,
+        "verification": "token",
+        "batch_size": 1,
+        "prompts": 6,
+        "plain_tokens_per_second": 10.0,
+        "tokens_per_second": 15.0,
+        "speedup": speedup,
+        "predicted": 1.4,
+        "tokens_per_target_pass": 2.0,
+        "acceptance_rate": 0.7,
+        "draft_cost": 0.1,
+        "verify_cost": 1.2,
+        "intervals": {"speedup": (1.4, 1.6)},
+        "withheld": {},
+        "repetition": 0.0,
+        "settings": settings | {"repeats": 3, "backend": "numpy"},
+        "machine": {"cpu": "a CPU", "threads": 2, "date": "today"},
+    } | more
+
+
+def withheld(**more):
+    return row(speedup=None, withheld={"speedup": "its interval contains 1"}, **more)
+
+
+def test_cells():
+    lines = to_markdown([row(K=1), row(K=4, speedup=1.6), withheld(K=5)]).splitlines()
+    assert lines[0] == "All rows: target 17M, T 1, rule token, texts 1."
+    table = [line.split("|")[1:-1] for line in lines if line.startswith("|")]
+    table = [[cell.strip() for cell in cells] for cells in table]
+    assert table[0][:5] == ["draft", "K", "plain", "tok/s", "speedup"]
+    assert [cells[4] for cells in table[2:]] == ["1.50 [1.40, 1.60]", "**1.60 [1.40, 1.60]**", "–"]
+    assert "- speedup –: its interval contains 1 (1 of 3 rows)" in lines
+
+
+def test_the_fastest_K_of_each_draft_is_bold():
+    rows = [row(draft, K, 1 + K / 10) for draft in ("eagle", "ngram") for K in (1, 2)]
+    assert to_markdown(rows).count("**1.20") == 2 and "**1.10" not in to_markdown(rows)
+    assert "**" not in to_markdown(rows[:1])  # the fastest of one
+
+
+def test_figures_that_are_not_real_and_texts_full_of_loops_are_labelled():
+    settings = row()["settings"] | {"weights": "random", "synthetic_acceptance": 0.8}
+    text = to_markdown([row(settings=settings)])
+    assert text.startswith("**random weights, synthetic acceptance 0.8: the texts mean nothing**")
+    assert "random weights" in draw([row(settings=settings)])
+    assert "8-grams repeat in 1 of 2 rows" in to_markdown([row(repetition=0.2), row()])
+
+
+def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
+    rows = [row(draft, K, temperature=t) for draft in ("eagle", "ngram") for t in (0.0, 1.0)
+            for K in (1, 2)]  # fmt: skip
+    text = draw([*rows, withheld(draft="a <b>", K=1)])
+    root = ElementTree.fromstring(text)
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    for entry in ("eagle, T = 0", "eagle, T = 1", "ngram, T = 0", "ngram, T = 1", "a <b>, T = 1"):
+        assert entry in texts
+    assert "speedup over plain decoding" in texts and "K, tokens drafted per round" in texts
+    # one of a speedup, one of the legend
+    assert text.count('"fill: var(--card)') == 2

@@ -1,0 +1,768 @@
+"""Make the models in models/: a vocabulary, targets, draft models distilled from them, and heads.
+
+    pip install --group train      # pip 25.1 or newer
+    python -m train.train COMMAND --corpus DIR
+
+COMMAND is tokenizer, target, samples, draft, eagle or medusa; each has its own --help. DIR holds
+`*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
+models/README.md lists the commands that made each model, and the books it has read.
+
+The same command resumes its run from the last checkpoint in the folder training/; --steps and
+--learning_rate may be others then. The batch of a step depends on (seed, step) alone. At the end of
+a run its result is written to --models_dir, in place of an older one.
+"""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
+
+import numpy as np
+from tqdm import tqdm
+
+from checkpoints.files import sha256_of
+from checkpoints.folder import open_weights, read_config, weights_files
+from checkpoints.registry import MODELS_DIR
+from checkpoints.vocabulary import load_encoder
+from cli.command import run_program
+from decoding.batching import read_together
+from decoding.streams import Purpose, stream
+from encoder import END_OF_TEXT
+from gpt2 import Config, Model
+from train.grow import grow as grow_tensors
+from utils import get_backend, load_model
+
+try:
+    import torch
+    import torch.nn.functional as F
+    from safetensors.torch import save
+    from tokenizers import ByteLevelBPETokenizer
+    from torch import Tensor, nn
+    from transformers import GPT2Config, GPT2LMHeadModel
+    from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
+    from transformers.pytorch_utils import Conv1D
+except ModuleNotFoundError as missing:
+    how = "pip install --group train, with pip 25.1 or newer"
+    print(f"error: training needs {missing.name}: {how}", file=sys.stderr)
+    sys.exit(2)
+
+N_VOCAB, N_CTX = 2048, 512
+EAGLE_WIDTH, EAGLE_HEADS = 256, 4  # of its block; heads of attention
+MEDUSA_HEADS = 3  # one for each token of a draft
+PROMPT_TOKENS, WRITTEN_TOKENS = 32, 256  # of a text that the target continues; of the whole text
+SAMPLES_BATCH = 64  # texts that it continues together
+MIN_TOKENS = {"train": N_CTX + 2, "valid": 258}  # the longest passage, and what must follow
+STEPS_PER_CHECKPOINT = 200
+CACHE = Path("training")  # where checkpoints and samples are kept
+WEIGHT_DECAY = 0.05
+
+Loss = Callable[[Any, Tensor, int], Tensor]  # (model, ids, offset) -> scalar
+
+# ---------------------------------------------------------------- texts
+
+
+def read_documents(corpus: str, split: str) -> list[str]:
+    """Read all documents of a split, "train" or "valid", always in the same order."""
+    paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
+    if not paths:
+        raise ValueError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
+    text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8-sig") for path in paths)
+    return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
+
+
+def encode_split(corpus: str, split: str, folder: Path) -> np.ndarray:  # -> [n_ids]
+    """Read a whole split with the vocabulary of a model's folder; <|endoftext|> ends a document."""
+    encoder = load_encoder(folder)
+    ids = []
+    for document in read_documents(corpus, split):
+        ids += [*encoder.encode(document), encoder.end_of_text]
+    if len(ids) < MIN_TOKENS[split]:
+        expected = f"expected at least {MIN_TOKENS[split]}"
+        raise ValueError(f"{corpus!r}: {len(ids)} {split} tokens; {expected}")
+    return np.array(ids, dtype=np.uint16)
+
+
+def random_passages(
+    ids: np.ndarray, purpose: Purpose, seed: int, batch: int, n_rows: int, n_seq: int
+) -> Tensor:  # [n_ids] -> [n_rows, n_seq + 1]
+    """Cut passages out of ids at random places, which the three numbers decide."""
+    rng = np.random.default_rng(stream(purpose, seed, batch))
+    # never the last possible passage: to include it would change the batches of every run
+    starts = rng.integers(0, len(ids) - n_seq - 1, n_rows)
+    return torch.from_numpy(np.stack([ids[i : i + n_seq + 1] for i in starts]).astype(np.int64))
+
+
+def continue_passages(
+    model: Model, ids: np.ndarray, seed: int, batch: int, n_texts: int
+) -> np.ndarray:  # [n_ids] -> [n_texts, WRITTEN_TOKENS + 1]
+    """Let a target continue passages of books: greedily in every third batch, else sampled at
+    temperature 1. The texts begin with the passages.
+    """
+    rng = np.random.default_rng(stream(Purpose.CONTINUATIONS, seed, batch))
+    n_seq = PROMPT_TOKENS - 1  # random_passages returns one more
+    text = random_passages(ids, Purpose.BEGINNINGS, seed, batch, n_texts, n_seq).numpy()
+    caches = [model.new_cache() for _ in text]
+    while text.shape[1] < WRITTEN_TOKENS + 1:
+        logits = np.concatenate(read_together(model, text.tolist(), caches, [1] * n_texts))
+        if batch % 3:  # the argmax of logits + Gumbel noise is a sample
+            logits = logits + rng.gumbel(size=logits.shape)
+        text = np.concatenate([text, logits.argmax(axis=1)[:, None]], axis=1)
+    return text.astype(np.uint16)
+
+
+def samples_path(folder: Path) -> Path:
+    """Return where the texts lie that the target in a folder wrote."""
+    return CACHE / f"samples-{folder.name}.npy"
+
+
+def write_array(array: np.ndarray, path: Path) -> None:
+    """Write an array to a .npy file, whole or not at all; a missing folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with part.open("wb") as file:
+        np.save(file, array)
+    part.replace(path)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a run reads: ids of books, and texts that the target wrote, for every other step."""
+
+    train: np.ndarray  # [n_ids]
+    valid: np.ndarray  # [n_ids]
+    written: np.ndarray | None  # [n_texts, WRITTEN_TOKENS + 1]
+    tokens_per_step: int
+
+    def batch(self, step: int, n_steps: int, seed: int, n_ctx: int) -> tuple[Tensor, int]:
+        """Return what a step trains on: (ids [n_rows, n_seq + 1], the position of the first).
+
+        Odd steps read what the target wrote, if there is any. Other steps read passages of books:
+        in the first 70 % of the steps half as long as the context, in its first or its second half
+        by turns; after that a passage fills the context.
+        """
+        if self.written is not None and step % 2:
+            rng = np.random.default_rng(stream(Purpose.WRITTEN, seed, step))
+            rows = rng.integers(0, len(self.written), self.tokens_per_step // WRITTEN_TOKENS)
+            return torch.from_numpy(self.written[rows].astype(np.int64)), 0
+        n_seq, offset = n_ctx, 0
+        if step < 0.7 * n_steps:
+            n_seq = n_ctx // 2
+            book_step = step if self.written is None else step // 2
+            offset = n_seq * (book_step % 2)
+        n_rows = self.tokens_per_step // n_seq
+        return random_passages(self.train, Purpose.PASSAGES, seed, step, n_rows, n_seq), offset
+
+
+# ---------------------------------------------------------------- models
+#
+# They are made of transformers' parts, so their parameters have the names and shapes of the files.
+
+
+def transformers_config(config: Config) -> GPT2Config:
+    return GPT2Config(
+        vocab_size=config.n_vocab,
+        n_positions=config.n_ctx,
+        n_embd=config.n_embd,
+        n_head=config.n_head,
+        n_layer=config.n_layer,
+        layer_norm_epsilon=config.epsilon,
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=config.n_vocab - 1,
+        eos_token_id=config.n_vocab - 1,
+        architectures=["GPT2LMHeadModel"],
+        dtype="float16",  # on disk
+        attn_implementation="eager",  # at these shapes a fused attention is slower on a CPU
+    )
+
+
+class GPT2(GPT2LMHeadModel):
+    """A target or a draft model. Without tensors, {name as stored: array}, weights are random."""
+
+    def __init__(self, config: Config, tensors: dict[str, np.ndarray] | None = None):
+        super().__init__(transformers_config(config))
+        if tensors:
+            state = {name: torch.from_numpy(array) for name, array in tensors.items()}
+            self.transformer.load_state_dict(state)
+
+    def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        """Return the sums of token and position embeddings; offset: the position of the first."""
+        positions = torch.arange(offset, offset + ids.shape[1])
+        return self.transformer.wte(ids) + self.transformer.wpe(positions)
+
+    def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        """Return the output of the last block after the final norm."""
+        positions = torch.arange(offset, offset + ids.shape[1])[None]
+        output = self.transformer(ids, position_ids=positions, use_cache=False)
+        return output.last_hidden_state
+
+    def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab], float32 in mixed precision, too
+        return self.lm_head(hidden).float()
+
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield (0, logits [batch, n_seq, n_vocab]): of the next token at every position. The heads
+        below, which are called in the same way, need the target's hidden states and the target.
+        """
+        yield 0, self.logits(self.hidden(ids, offset))
+
+
+class Eagle(nn.Module):
+    """One block that guesses the target's next hidden state from the hidden state before and a
+    token.
+
+    When it drafts, it reads its own guesses, so it is trained on these as well: on a whole text at
+    once, as if a draft began at every position. The i-th token of a draft attends to the text
+    before the draft, with the target's hidden states, and then to the draft's own tokens.
+
+    n_draft_tokens: tokens of a draft in training; in use there may be more
+    """
+
+    def __init__(self, target: Config, n_embd: int, n_head: int, n_draft_tokens: int = 4):
+        super().__init__()
+        self.n_head, self.n_draft_tokens = n_head, n_draft_tokens
+        block = replace(target, n_embd=n_embd, n_head=n_head, n_layer=1)
+        self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
+        self.h = nn.ModuleList([GPT2Block(transformers_config(block))])
+
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
+        for token i of drafts that begin at every position. Row j is to be like the target's logits
+        at position i + j.
+
+        ids, hidden: [batch, n_seq], [batch, n_seq, n_hidden], a text and the target's hidden states
+        offset: the position of the first token; teacher: the target, whose embeddings, final norm
+        and output head are used
+        """
+        norm = teacher.transformer.ln_f
+        embedded = teacher.embed(ids, offset)
+        # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
+        nothing = norm(torch.zeros_like(hidden[:, :1]))
+        keys, values = [], []  # guess_hidden appends those of each token of the draft
+        for i in range(self.n_draft_tokens):
+            hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
+            hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
+            # what is guessed at the first i places belongs to drafts that began before the text
+            yield i, teacher.logits(hidden[:, i:])
+
+    def guess_hidden(self, hidden_before, embedded, keys, values):  # -> [batch, n_seq, n_hidden]
+        """Return a guess of the hidden state at every position, before the norm.
+
+        hidden_before, embedded: [batch, n_seq, n_hidden], at the position before, and of the tokens
+        keys, values: of the earlier tokens of the drafts, which get those of this one appended
+        """
+        block = self.h[0]
+        x = self.fc(torch.cat([hidden_before, embedded], -1))
+        qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
+        # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
+        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv)
+        keys.append(k)
+        values.append(v)
+        heads = self.attend(q, keys, values)
+        x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
+        x = x + block.mlp(block.ln_2(x))
+        return self.proj(x)
+
+    def attend(self, q, keys, values):  # [batch, n_head, n_seq, d_head] -> the same
+        """Let every position attend to the text before its draft, and to the draft's tokens."""
+        n_seq = q.shape[-2]
+        n_before = len(keys) - 1  # tokens of the draft before this one
+        ones = torch.ones(n_seq, n_seq, dtype=torch.bool)
+        # Row i of the mask is for the token at position i. keys[0]: the text, up to where its draft
+        # began; keys[1], keys[2], ...: one token of the draft each, n_back positions before
+        masks = [ones.tril(-n_before)]
+        masks += [ones.tril(-n_back).triu(-n_back) for n_back in reversed(range(n_before))]
+        mask = torch.cat(masks, -1)  # [n_seq, (n_before + 1) n_seq]
+        return F.scaled_dot_product_attention(q, torch.cat(keys, 2), torch.cat(values, 2), mask)
+
+
+class Medusa(nn.Module):
+    """A head for each token of a draft, a residual block on the target's hidden state."""
+
+    def __init__(self, target: Config, n_heads: int):
+        super().__init__()
+        heads = (GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_heads))
+        self.heads = nn.ModuleList(heads)
+        for head in self.heads:  # at first every head gives the target's own logits
+            nn.init.zeros_(head.c_proj.weight)
+
+    def draft_logits(self, ids, offset, hidden, teacher):
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
+        from the hidden state at every position, as Eagle.draft_logits does.
+        """
+        for i, head in enumerate(self.heads, 1):
+            hidden_before = hidden[:, :-i].contiguous()  # Conv1D views it as a matrix
+            yield i, teacher.logits(hidden_before + head(hidden_before))
+
+
+def read_tensors(folder: Path) -> dict[str, np.ndarray]:
+    """Read the parameters of a model's folder, in float32."""
+    tensors = open_weights(folder, read_config(folder))
+    return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
+
+
+def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -> GPT2:
+    """Make a GPT2 with random weights and the vocabulary size of a model's folder."""
+    seed_weights(seed)
+    return GPT2(Config(load_encoder(folder).n_vocab, N_CTX, n_embd, n_head, n_layer))
+
+
+def keep_layers(tensors: dict[str, np.ndarray], layers: list[int]) -> dict[str, np.ndarray]:
+    """Return the parameters of a model with only some of the layers, in this order."""
+    kept = {name: array for name, array in tensors.items() if not name.startswith("h.")}
+    for new, old in enumerate(layers):
+        begin = f"h.{old}."
+        kept |= {
+            f"h.{new}.{name.removeprefix(begin)}": array
+            for name, array in tensors.items()
+            if name.startswith(begin)
+        }
+    return kept
+
+
+def seed_weights(seed: int) -> None:
+    """Seed torch's global generator, which draws the weights of models made from now on."""
+    torch.manual_seed(int(stream(Purpose.WEIGHTS, seed).generate_state(1)[0]))
+
+
+def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
+    """Write the parameters of a module to a safetensors file in float16, in place of an older one.
+
+    notes: for the file's metadata
+    """
+    halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
+    part = path.with_suffix(".part")
+    part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
+    part.replace(path)
+
+
+def write_model(model: GPT2, folder: Path, source: Path) -> None:
+    """Write a model into a folder, which is made, as Hugging Face stores GPT-2, with the vocabulary
+    of another folder. The output head is not written, because it is the token embedding.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    if source != folder:
+        for name in ("vocab.json", "merges.txt"):
+            shutil.copy(source / name, folder)
+    write_tensors(model.transformer, folder / "model.safetensors")
+    model.config.save_pretrained(folder)
+
+
+# ---------------------------------------------------------------- losses
+
+
+def cross_entropy(model: GPT2, ids: Tensor, offset: int) -> Tensor:
+    """Return the mean cross-entropy of the next token in nats, of ids [batch, n_seq + 1]."""
+    logits = model.logits(model.hidden(ids[:, :-1], offset))
+    return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def kullback_leibler(p, q):  # 2 x [..., n_vocab], logits -> scalar, the mean over positions
+    p, q = p.log_softmax(-1), q.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def total_variation(p, q):  # 2 x [..., n_vocab], logits -> scalar, the mean over positions
+    return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
+
+
+def distillation_loss(
+    teacher: GPT2, distance: Callable, draft: Any, ids: Tensor, offset: int
+) -> Tensor:
+    """Return the distance of a draft's distributions from the teacher's, for each token of a draft
+    the mean over positions, added up. A GPT2 drafts one token here, a head several.
+    """
+    with torch.no_grad():
+        hidden = teacher.hidden(ids[:, :-1], offset)  # the last ids are for cross_entropy only
+        p = teacher.logits(hidden)
+    logits = draft.draft_logits(ids[:, :-1], offset, hidden, teacher)
+    # token i of a draft: its row j is for the target's position i + j
+    return sum(distance(p[:, i:], q) for i, q in logits)
+
+
+def distillation_losses(teacher: GPT2) -> tuple[Loss, Loss]:
+    """Return the losses of the two halves of a run that distils a teacher (DistillSpec, Zhou et al.
+    2023, arXiv 2310.08461): first Kullback-Leibler, whose gradients are large while the draft knows
+    nothing, then total variation, because acceptance at temperature 1 is exactly 1 - TV(p, q)
+    (Leviathan et al. 2023, corollary 3.6).
+    """
+    teacher.eval().requires_grad_(False)
+    return (
+        partial(distillation_loss, teacher, kullback_leibler),
+        partial(distillation_loss, teacher, total_variation),
+    )
+
+
+# ---------------------------------------------------------------- a run
+
+
+def orthogonalize(matrix):  # [n, m] -> [n, m]
+    """Bring all singular values of a matrix near 1, by Newton-Schulz iteration."""
+    # Jordan et al.'s coefficients: s -> a s + b s^3 + c s^5 brings s, from 0 to 1, near 1
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Moves each matrix along its orthogonalized momentum, as far as AdamW would (Jordan et al.
+    2024, https://kellerjordan.github.io/posts/muon). All parameters are matrices.
+
+    torch.optim.Muon always multiplies in bfloat16. On a CPU without instructions for bfloat16, its
+    step would take minutes.
+    """
+
+    def __init__(self, params, lr: float, weight_decay: float, momentum: float = 0.95):
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self):
+        (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
+        for p in group["params"]:
+            average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+            average.lerp_(p.grad, 1 - group["momentum"])
+            update = orthogonalize(p.grad.lerp(average, group["momentum"]))  # Nesterov's
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            # AdamW's updates have a root mean square of about 0.2, an orthogonal matrix one of 1
+            # over the square root of its longer side (Liu et al. 2025, arXiv 2502.16982)
+            p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
+
+
+def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
+    """Make [Muon, AdamW]: the one moves the matrices, the other embeddings, norms and biases."""
+    matrices, others = [], []
+    for name, p in model.named_parameters():
+        is_embedding = name.endswith(("wte.weight", "wpe.weight"))
+        (matrices if p.ndim == 2 and not is_embedding else others).append(p)
+    adamw = torch.optim.AdamW(others, learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+    return [Muon(matrices, learning_rate, WEIGHT_DECAY), adamw]
+
+
+def mixed_precision():
+    """Return a context in which matrix products are in bfloat16 if the CPU has instructions for it.
+    Without them, bfloat16 is several times slower than float32.
+    """
+    return torch.autocast("cpu", torch.bfloat16, enabled=torch.cpu._is_avx512_bf16_supported())
+
+
+def rate_at(step: int, steps: int, learning_rate: float) -> float:
+    """Return the learning rate of a step. It rises over the first 2 % of the run, and falls to zero
+    over its last 60 %.
+    """
+    return learning_rate * min(1.0, (step + 1) / (0.02 * steps), (steps - step) / (0.6 * steps))
+
+
+@dataclass(frozen=True)
+class Run:
+    """The settings of a run. Those in `identity`, {name: value}, name the checkpoint it resumes
+    from; with other values it is another run.
+    """
+
+    name: str
+    corpus: str
+    steps: int
+    learning_rate: float
+    seed: int
+    identity: dict[str, Any]
+
+    @property
+    def checkpoint(self) -> Path:
+        digits = sha256(repr((self.seed, self.identity)).encode()).hexdigest()[:12]
+        return CACHE / f"{self.name}-{digits}.pt"
+
+    def read_texts(self, folder: Path, written: bool, tokens_per_step: int = 4096) -> Texts:
+        """Read the corpus with the vocabulary of the target in a folder; if `written`, also what
+        this target wrote.
+        """
+        train, valid = (encode_split(self.corpus, split, folder) for split in ("train", "valid"))
+        path = samples_path(folder)
+        if written and not path.is_file():
+            raise ValueError(f"{path}: is missing; make it with the command samples")
+        return Texts(train, valid, np.load(path) if written else None, tokens_per_step)
+
+    def train(self, model: nn.Module, losses: tuple[Loss, Loss], texts: Texts, n_ctx: int) -> None:
+        """Take the remaining steps. Every STEPS_PER_CHECKPOINT steps and at the end, write the
+        checkpoint and print the losses. losses: of the two halves; n_ctx: of the target
+        """
+        optimizers, step, steps = new_optimizers(model, self.learning_rate), 0, self.steps
+        if self.checkpoint.exists():
+            saved = torch.load(self.checkpoint, weights_only=True)
+            step = saved["step"]
+            for part, state in zip([model, *optimizers], saved["states"]):
+                part.load_state_dict(state)
+        bar = tqdm(total=steps, initial=step, desc=self.name, mininterval=5)
+        while step < steps:
+            loss_of = losses[step >= steps // 2]
+            ids, offset = texts.batch(step, steps, self.seed, n_ctx)
+            with mixed_precision():
+                loss = loss_of(model, ids, offset)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            for optimizer in optimizers:
+                for group in optimizer.param_groups:
+                    group["lr"] = rate_at(step, steps, self.learning_rate)
+                optimizer.step()
+                optimizer.zero_grad()
+            step += 1
+            bar.update()
+            if step % STEPS_PER_CHECKPOINT == 0 or step == steps:
+                states = [part.state_dict() for part in (model, *optimizers)]
+                part = self.checkpoint.with_suffix(".part")
+                part.parent.mkdir(parents=True, exist_ok=True)
+                torch.save({"step": step, "states": states}, part)
+                part.replace(self.checkpoint)
+                valid = validate(model, loss_of, texts)
+                bar.write(f"{self.name} step {step} train {loss:.4f} valid {valid:.4f}")
+        bar.close()
+
+
+@torch.no_grad()
+def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) -> float:
+    """Return the mean loss on passages that no run trains on."""
+    model.eval()
+    losses = []
+    for i in range(n_batches):
+        ids = random_passages(texts.valid, Purpose.VALIDATION, 0, i, n_rows=16, n_seq=256)
+        with mixed_precision():
+            losses.append(loss_of(model, ids, 0).item())
+    model.train()
+    return sum(losses) / n_batches
+
+
+# ---------------------------------------------------------------- commands
+
+
+def tokenizer(*, corpus: str, target_model_size: str = "7M", models_dir: str = MODELS_DIR) -> None:
+    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the folder in models_dir that it is written to
+        models_dir: where models are
+    """
+    learner = ByteLevelBPETokenizer()
+    n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
+    learner.train_from_iterator(read_documents(corpus, "train"), n_learned, min_frequency=0)
+    folder = Path(models_dir) / target_model_size
+    folder.mkdir(parents=True, exist_ok=True)
+    learner.save_model(str(folder))
+    path = folder / "vocab.json"
+    vocabulary = json.loads(path.read_text(encoding="utf-8"))
+    vocabulary[END_OF_TEXT] = len(vocabulary)
+    path.write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+
+
+def target(
+    *,
+    corpus: str,
+    target_model_size: str = "7M",
+    start: str = "",
+    grow: str = "",
+    n_layer: int = 8,
+    n_embd: int = 256,
+    n_head: int = 4,
+    steps: int = 4000,
+    learning_rate: float = 3e-3,
+    seed: int = 1,
+    models_dir: str = MODELS_DIR,
+) -> None:
+    """Train a target for the next token of the corpus.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the folder in models_dir that it is written to; without --start, it must
+            hold a vocabulary
+        start: a model to start from; without it, the weights are random
+        grow: layers of --start to keep, at twice its width: 0,1,2,4,7 for example
+        n_layer: layers of a model with random weights
+        n_embd: its width
+        n_head: its heads of attention
+        steps: how many steps, of 4,096 tokens each
+        learning_rate: the highest of the run
+        seed: of weights and batches
+        models_dir: where models are read and written
+    """
+    folder = Path(models_dir) / target_model_size
+    source = Path(models_dir) / (start or target_model_size)  # of the vocabulary, at least
+    if start:
+        config, tensors = read_config(source), read_tensors(source)
+        if layers := [int(layer) for layer in grow.split(",") if layer]:
+            rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
+            tensors = grow_tensors(tensors, layers, rng, noise=0.02)
+            double = {"n_embd": 2 * config.n_embd, "n_head": 2 * config.n_head}
+            config = replace(config, **double, n_layer=len(layers))
+        model = GPT2(config, tensors)
+    else:
+        model = new_model(source, n_layer, n_embd, n_head, seed)
+    identity = {"start": start, "grow": grow}
+    run = Run(target_model_size, corpus, steps, learning_rate, seed, identity)
+    texts = run.read_texts(source, written=False)
+    run.train(model, (cross_entropy, cross_entropy), texts, model.config.n_positions)
+    write_model(model, folder, source)
+
+
+def draft(
+    *,
+    corpus: str,
+    target_model_size: str = "7M",
+    draft_model_size: str = "0.7M",
+    start: str = "",
+    layers: str = "",
+    n_layer: int = 2,
+    n_embd: int = 128,
+    n_head: int = 4,
+    written: bool = False,
+    steps: int = 3000,
+    tokens_per_step: int = 4096,
+    learning_rate: float = 4e-3,
+    seed: int = 1,
+    models_dir: str = MODELS_DIR,
+) -> None:
+    """Distil a draft model from a target by total variation, which is 1 - its acceptance rate. With
+    random weights, the first half of the run is by Kullback-Leibler divergence.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the model to learn from
+        draft_model_size: the folder in models_dir that it is written to
+        start: a draft model to start from; without it, the weights are random
+        layers: layers of --start to keep, such as 0; without it, all
+        n_layer: layers of a model with random weights
+        n_embd: its width
+        n_head: its heads of attention
+        written: half of the text is what the target wrote (the command samples)
+        steps: how many steps
+        tokens_per_step: how many tokens each of them reads
+        learning_rate: the highest of the run
+        seed: of weights and batches
+        models_dir: where models are read and written
+    """
+    source = Path(models_dir) / target_model_size
+    losses = distillation_losses(GPT2(read_config(source), read_tensors(source)))
+    if start:
+        config, tensors = (
+            read_config(Path(models_dir) / start),
+            read_tensors(Path(models_dir) / start),
+        )
+        kept = [int(layer) for layer in layers.split(",") if layer] or [*range(config.n_layer)]
+        model = GPT2(replace(config, n_layer=len(kept)), keep_layers(tensors, kept))
+        losses = losses[1], losses[1]  # it knows enough for total variation
+    else:
+        model = new_model(source, n_layer, n_embd, n_head, seed)
+    identity = {"target": target_model_size, "start": start, "layers": layers, "written": written}
+    run = Run(draft_model_size, corpus, steps, learning_rate, seed, identity)
+    texts = run.read_texts(source, written, tokens_per_step)
+    run.train(model, losses, texts, model.config.n_positions)
+    write_model(model, Path(models_dir) / draft_model_size, source)
+
+
+def samples(
+    *,
+    corpus: str,
+    target_model_size: str = "7M",
+    n_batches: int = 80,
+    seed: int = 1,
+    models_dir: str = MODELS_DIR,
+) -> None:
+    """Let a target continue passages of the corpus, for drafts to learn from.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the target
+        n_batches: how many batches of 64 texts; every third is greedy, the others are sampled
+        seed: of the passages and samples
+        models_dir: where the target is
+    """
+    folder = Path(models_dir) / target_model_size
+    path = samples_path(folder)
+    model, ids = load_model(folder, get_backend()), encode_split(corpus, "train", folder)
+    batches = []
+    for i in tqdm(range(n_batches), desc="samples"):
+        of_batch = path.with_name(f"{path.stem}-{seed}-{i}.npy")
+        if not of_batch.is_file():
+            written = continue_passages(model, ids, seed, i, SAMPLES_BATCH)
+            write_array(written, of_batch)
+        batches.append(np.load(of_batch))
+    write_array(np.concatenate(batches), path)
+
+
+def eagle(
+    *,
+    corpus: str,
+    target_model_size: str = "7M",
+    steps: int = 1000,
+    learning_rate: float = 3e-3,
+    seed: int = 1,
+    models_dir: str = MODELS_DIR,
+) -> None:
+    """Train EAGLE's head for a target, on half of what the command samples wrote.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the target, in whose folder the head is written
+        steps: how many steps, of 4,096 tokens each
+        learning_rate: the highest of the run
+        seed: of weights and batches
+        models_dir: where the target is
+    """
+    new_head = lambda config: Eagle(config, EAGLE_WIDTH, EAGLE_HEADS)
+    # n_head goes into the file's metadata, which is text: no shape of a tensor tells it
+    run = Run(f"eagle-{target_model_size}", corpus, steps, learning_rate, seed, {})
+    train_head(run, Path(models_dir) / target_model_size, new_head, 4096, n_head=str(EAGLE_HEADS))
+
+
+def medusa(
+    *,
+    corpus: str,
+    target_model_size: str = "7M",
+    steps: int = 1000,
+    learning_rate: float = 1e-2,
+    seed: int = 1,
+    models_dir: str = MODELS_DIR,
+) -> None:
+    """Train Medusa's heads for a target, on half of what the command samples wrote.
+
+    Flags:
+        corpus: the folder of *_train.txt and *_valid.txt
+        target_model_size: the target, in whose folder the heads are written
+        steps: how many steps, of 1,024 tokens each
+        learning_rate: the highest of the run
+        seed: of weights and batches
+        models_dir: where the target is
+    """
+    new_head = lambda config: Medusa(config, MEDUSA_HEADS)
+    run = Run(f"medusa-{target_model_size}", corpus, steps, learning_rate, seed, {})
+    # small steps: heads that begin as copies of the target's own need many, not large ones
+    train_head(run, Path(models_dir) / target_model_size, new_head, 1024)
+
+
+def train_head(
+    run: Run, folder: Path, new_head: Callable, tokens_per_step: int, **notes: str
+) -> None:
+    """Train a head and write it into the folder of its target. notes: for the file's metadata"""
+    config = read_config(folder)
+    seed_weights(run.seed)
+    head = new_head(config)
+    losses = distillation_losses(GPT2(config, read_tensors(folder)))
+    texts = run.read_texts(folder, written=True, tokens_per_step=tokens_per_step)
+    run.train(head, losses, texts, config.n_ctx)
+    name = run.name.partition("-")[0]
+    fingerprint = sha256_of(weights_files(folder))
+    write_tensors(head, folder / f"{name}.safetensors", target=fingerprint, **notes)
+
+
+if __name__ == "__main__":
+    commands = [tokenizer, target, samples, draft, eagle, medusa]
+    run_program({command.__name__: command for command in commands}, {})
