@@ -17,7 +17,7 @@ import numpy as np
 
 MOST_BRANCHES = 200_000
 MOST_CHOICES = 1_000  # of one run
-MOST_LINES = 100_000  # of the examined file, in one run
+MOST_STEPS = 1_000_000  # of the interpreter, in the examined file, in one run
 NEVER = 1e-14  # an option of this probability, or less, is rounding
 RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding
 STATE = "it does something else when it runs again: it keeps state, or has a hidden random source"
@@ -55,7 +55,9 @@ class Branch:
     choices: list[Choice] = field(default_factory=list)
     probability: float = 1.0
     problem: str = ""
-    tapes: dict[Any, list] = field(default_factory=dict)  # what seeded generators gave (noise.py)
+    # of symbolic numbers (noise.py): whether there were any, and what each generator has given
+    symbolic: bool = False
+    tapes: dict[Any, list] = field(default_factory=dict)
 
     def stop(self, problem: str):
         """Raise Undecidable, and remember it: the examined code may have a bare `except`."""
@@ -95,7 +97,17 @@ class Branch:
         if ratio is None or len(ratio) != 1 or np.isnan(ratio[0]):
             self.stop(f"accept({format_row(ratio)}): expected a number")
         r = min(max(float(ratio[0]), 0.0), 1.0)
-        return self.choose([1 - r, r], "coin") == 1
+        return self.choose([r, 1 - r], "coin") == 0
+
+
+class RealBranch(Branch):
+    """A run with real random numbers: choices are made, not taken in turn."""
+
+    rng = np.random.default_rng()
+
+    def choose(self, weights: Sequence[float], label: str) -> int:
+        cumulative = np.cumsum(np.asarray(weights, float))
+        return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
 
 def to_row(numbers: Any) -> np.ndarray | None:
@@ -122,17 +134,19 @@ def take(run: Callable[[Branch], Hashable], script: Sequence[Choice], file: str 
     """
     global current
     branch, traced = Branch(script), sys.gettrace()
-    n_lines = 0
+    n_steps = 0
 
-    def count_lines(frame, event, argument):
-        nonlocal n_lines
-        n_lines += 1
-        if n_lines > MOST_LINES:
-            branch.stop(f"more than {MOST_LINES:,} lines in one run: it does not end")
-        return count_lines
+    def count(frame, event, argument):
+        nonlocal n_steps
+        n_steps += 1
+        if n_steps > MOST_STEPS:
+            branch.stop(f"more than {MOST_STEPS:,} steps in one run: it does not end")
+        return count
 
     def trace_calls(frame, event, argument):
-        return count_lines if frame.f_code.co_filename == file else None
+        if frame.f_code.co_filename == file:
+            frame.f_trace_opcodes = True  # `while True: pass` has one line, which never ends
+            return count
 
     outer, current = current, branch
     try:
@@ -158,7 +172,7 @@ def branches(
     """Yield (outcome, Branch) of every branch of a run, depth first.
 
     run: makes every random choice with the Branch that it is given
-    file: whose lines are counted, so that an endless loop ends
+    file: whose steps are counted, so that an endless loop ends
     Raises Undecidable if a run raises, does not end, or does something else the next time.
     """
     script: Sequence[Choice] | None = ()
@@ -188,7 +202,7 @@ def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:
     """Run every branch. Returns {outcome: probability}.
 
     >>> distribution(lambda rng: rng.accept(0.25))
-    {False: 0.75, True: 0.25}
+    {True: 0.25, False: 0.75}
     """
     outcomes: dict[Any, float] = defaultdict(float)
     for outcome, branch in branches(run):

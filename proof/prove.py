@@ -16,6 +16,7 @@ import numpy as np
 
 from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
 from proof.enumerate import Branch, Choice, Undecidable, branches, format_row, total_variation
+from proof.noise import followed
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_CALLS = 1_000  # of a model, in one run
@@ -42,21 +43,22 @@ def examine(
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
-    file: whose lines are counted, so that an endless loop ends
+    file: whose steps are counted, so that an endless loop ends
     """
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
     texts: dict[Text, float] = defaultdict(float)
     likeliest: dict[Text, Branch] = {}
     kept, result["branches"] = 0.0, 0
     try:
-        for outcome, branch in branches(run, file):
-            result["branches"] += 1
-            if outcome is not None:
-                text = tuple(outcome[0])[:n_tokens]
-                texts[text] += branch.probability
-                kept += branch.probability * (len(text) - outcome[1])
-                if text not in likeliest or branch.probability > likeliest[text].probability:
-                    likeliest[text] = branch
+        with followed():
+            for outcome, branch in branches(run, file):
+                result["branches"] += 1
+                if outcome is not None:
+                    text = tuple(outcome[0])[:n_tokens]
+                    texts[text] += branch.probability
+                    kept += branch.probability * (len(text) - outcome[1])
+                    if text not in likeliest or branch.probability > likeliest[text].probability:
+                        likeliest[text] = branch
     except Undecidable as problem:
         return result | dict(problem=str(problem))
     yours, right = (
@@ -82,7 +84,7 @@ def describe_choice(choice: Choice) -> str:
     """A choice in words, with its probability: "coin of 0.75: no (0.25)"."""
     probability = f"({choice.weights[choice.index]:.2f})"
     if choice.label == "coin":
-        return f"coin of {choice.weights[1]:.4g}: {('no', 'yes')[choice.index]} {probability}"
+        return f"coin of {choice.weights[0]:.4g}: {('yes', 'no')[choice.index]} {probability}"
     row = "" if choice.label == "drafted" else f" from {format_row(choice.weights)}"
     return f"{choice.label} {choice.index}{row} {probability}"
 
