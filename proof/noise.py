@@ -107,6 +107,12 @@ class Number:
         new_at, new_of = lambda u: forward(at(u)), lambda t: of(back(t))
         return Number(self.atom, new_at, new_of, self.rising == rising)
 
+    def constant(self, c: float) -> "Number":
+        """What is left of this number after * 0, or + infinity. It stays a Number, so that NumPy
+        can apply a function to a whole array.
+        """
+        return Number(self.atom, lambda u: c, lambda t: math.inf if t > c else -math.inf)
+
     def positive(self, operation: str) -> "Number":
         if min(self.at(self.atom.lo), self.at(self.atom.hi)) < 0:
             branch().stop(f"{operation} of a random number that may be negative")
@@ -120,14 +126,16 @@ class Number:
 
     def __add__(self, c):
         def add(c):
-            return self.map(lambda x: x + c, lambda t: t - c) if math.isfinite(c) else c
+            if not math.isfinite(c):
+                return self.constant(c)
+            return self.map(lambda x: x + c, lambda t: t - c)
 
         return by_number(add, c)
 
     def __mul__(self, c):
         def multiply(c):
             if c == 0 or not math.isfinite(c):
-                return self.at(0.5) * c
+                return self.constant(self.at(0.5) * c)
             return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
         return by_number(multiply, c)
@@ -151,7 +159,7 @@ class Number:
         if c < 0:
             return (self**-c).reciprocal()
         if c == 0 or not math.isfinite(c):
-            return self.at(0.5) ** c
+            return self.constant(self.at(0.5) ** c)
         back = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
         return self.positive("a power").map(lambda x: float(np.power(x, c)), back)
 
@@ -244,6 +252,11 @@ def race(a: Number, b: Number) -> bool:
     """Whether a < b."""
     if a is b:
         return False
+    values = [number.at(0.0) if number.at(0.0) == number.at(1.0) else None for number in (a, b)]
+    if values[1] is not None:
+        return a.less(values[1])
+    if values[0] is not None:
+        return b > values[0]
     for number in (a, b):
         number.atom.use()
         if (number.atom.lo, number.atom.hi) != (0.0, 1.0) or a.atom is b.atom:
@@ -317,7 +330,7 @@ class Source:
             if name == "seed":
                 return self._start(repr(args))
             if name not in self._followed:
-                branch().stop(f"{name} of {type(self._real).__name__} is not followed")
+                branch().stop(f"the random numbers of {name} are not followed")
             return self._followed[name](self._draw, *args, **kwargs)
 
         if name.startswith("__") or not callable(getattr(self._real, name, call)):
@@ -471,9 +484,10 @@ def for_numbers(real: Callable, name: str) -> Callable:
 def followed() -> Iterator[None]:
     """Context manager: replace the sources of random numbers, so that a run can be enumerated."""
     found = list(replacements())
-    if "torch" in sys.modules:
+    if torch := sys.modules.get("torch"):
         from proof import noise_torch
 
+        torch.set_num_threads(1)  # of tensors this small: 15 times faster
         found += noise_torch.replacements()
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
     try:

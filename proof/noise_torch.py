@@ -1,0 +1,203 @@
+"""Symbolic random numbers in torch: a tensor of Numbers, which NumPy's arrays of objects compute.
+
+A Noise is a torch.Tensor of NaN with `cells` beside it, an array of Numbers of the same shape. What
+only moves elements is done by torch itself, to their indices; the rest by NumPy, to the cells.
+"""
+
+import operator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from proof import enumerate as enumeration
+from proof.noise import Number, Source, branch, fill, pick
+
+MOVES = set(
+    "view reshape unsqueeze squeeze getitem expand expand_as view_as flatten transpose permute t "
+    "narrow select index_select gather repeat repeat_interleave unbind split chunk flip contiguous "
+    "clone swapaxes movedim T mT".split()
+)
+KEEPS = set("to float double half bfloat16 cpu detach type type_as requires_grad".split())
+PLAIN = set(
+    "dim size numel stride len is_contiguous ndimension is_floating_point hash element_size "
+    "is_complex nelement get_device".split()
+)
+ONE = {"log": np.log, "exp": np.exp, "neg": np.negative, "log1p": np.log1p, "sqrt": np.sqrt}
+ONE |= {"negative": np.negative, "reciprocal": lambda x: 1.0 / x}
+TWO = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "add", "sub", "mul")}
+TWO |= {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "pow": operator.pow}
+TWO |= {"greater_equal": operator.ge, "subtract": operator.sub, "multiply": operator.mul}
+TWO |= dict.fromkeys(("div", "truediv", "true_divide", "divide"), operator.truediv)
+TWO |= {"maximum": np.maximum, "minimum": np.minimum, "eq": operator.eq, "ne": operator.ne}
+TWO |= {f"r{name}": lambda a, b, f=f: f(b, a) for name, f in TWO.items()}  # rsub, rdiv
+
+
+class Noise(torch.Tensor):
+    """A tensor of symbolic numbers."""
+
+    cells: np.ndarray
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return follow(function, args, kwargs or {})
+
+
+Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: follow(f, a, k or {}))
+
+
+def noise_of(cells: Any, dtype: torch.dtype) -> Any:
+    """A tensor of an array of numbers: a Noise if there are Numbers in it."""
+    cells = np.asarray(cells)
+    if cells.dtype != object:
+        return torch.from_numpy(np.ascontiguousarray(cells))
+    tensor = torch.full(cells.shape, torch.nan, dtype=dtype).as_subclass(Noise)
+    tensor.cells = cells
+    return tensor
+
+
+def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
+    """Write cells into a tensor that exists: it becomes a Noise."""
+    if not isinstance(tensor, Noise):
+        tensor.fill_(torch.nan)  # it may be a view of another one, which can no longer be used
+        tensor.__class__ = Noise
+    tensor.cells = np.broadcast_to(np.asarray(cells, object), tuple(tensor.shape)).copy()
+    return tensor
+
+
+def cells_of(x: Any) -> Any:
+    if isinstance(x, Noise):
+        return x.cells
+    if isinstance(x, torch.Tensor):
+        return x.detach().double().numpy() if x.is_floating_point() else x.numpy()
+    return x
+
+
+def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
+    """Do what a function of torch does, where random numbers are among its arguments."""
+    name = function.__name__
+    base = name.strip("_")
+    noise = next((x for x in args if isinstance(x, (Noise, Number))), None)
+    if name == "__get__" or base in PLAIN:
+        with torch._C.DisableTorchFunctionSubclass():
+            return function(*args, **kwargs)
+    if noise is None or kwargs.get("out") is not None:
+        branch().stop(f"torch.{base} of random numbers is not followed")
+    dtype = noise.dtype if isinstance(noise, Noise) else torch.get_default_dtype()
+    if base in TWO:
+        cells = TWO[base](*(cells_of(x) for x in args[:2]))
+    elif base in ONE:
+        cells = ONE[base](cells_of(noise))
+    elif base in ("clamp", "clip", "clamp_min", "clamp_max"):
+        low, high = kwargs.get("min"), kwargs.get("max")
+        bounds = [cells_of(x) for x in args[1:]]
+        low = bounds[0] if bounds and base != "clamp_max" else low
+        high = bounds[-1] if base == "clamp_max" or len(bounds) > 1 else high
+        cells = cells_of(noise)
+        cells = cells if low is None else np.maximum(cells, low)
+        cells = cells if high is None else np.minimum(cells, high)
+    elif base in MOVES and args[0] is noise:
+        indices = torch.arange(noise.cells.size).reshape(noise.cells.shape)
+        moved = function(indices, *args[1:], **kwargs)
+        take = lambda i: noise_of(np.asarray(noise.cells.ravel()[i.numpy()], object), dtype)
+        return take(moved) if isinstance(moved, torch.Tensor) else tuple(map(take, moved))
+    elif base in KEEPS and args[0] is noise:
+        wanted = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, torch.dtype)]
+        return noise_of(noise.cells, (wanted or [dtype])[0])
+    elif base in ("argmax", "argmin"):
+        dim = args[1] if len(args) > 1 else kwargs.get("dim")
+        keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
+        found = torch.as_tensor(getattr(np, base)(noise.cells, axis=dim))
+        return found.unsqueeze(dim) if keep else found
+    elif base in ("item", "tolist", "numpy", "iter", "array"):
+        cells = noise.cells
+        if base == "iter":
+            return iter([noise_of(np.asarray(cell, object), dtype) for cell in cells])
+        return {"item": cells.item, "tolist": cells.tolist}.get(base, lambda: cells)()
+    else:
+        branch().stop(f"torch.{base} of random numbers is not followed")
+    if name.endswith("_") and not name.endswith("__") or name.startswith("__i"):
+        return put(args[0], cells)
+    if isinstance(cells, (bool, Number)):  # of a Number and a tensor without dimensions
+        cells = np.asarray(cells)
+    return noise_of(cells, dtype)
+
+
+# ---------------------------------------------------------------- sources
+
+
+def uniform_cells(draw: Callable, tensor: torch.Tensor) -> Any:
+    return np.asarray(fill(draw, tuple(tensor.shape)), object)
+
+
+def rand(draw, *size, dtype=None, generator=None, **kwargs):
+    like = REAL["empty"](*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
+    return noise_of(uniform_cells(draw, like), like.dtype)
+
+
+def rand_like(draw, tensor, dtype=None, **kwargs):
+    return noise_of(uniform_cells(draw, tensor), dtype or tensor.dtype)
+
+
+def uniform_(draw, self, a=0.0, b=1.0, generator=None, **kwargs):
+    a, b = kwargs.get("from", a), kwargs.get("to", b)
+    return put(self, uniform_cells(draw, self) * (b - a) + a)
+
+
+def exponential_(draw, self, lambd=1.0, generator=None):
+    return put(self, -np.log(uniform_cells(draw, self)) / lambd)
+
+
+def multinomial(draw, p, num_samples, replacement=False, generator=None, out=None):
+    REAL["multinomial"](p, num_samples, replacement)  # raises what torch raises
+    drawn = []
+    for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
+        for _ in range(num_samples):
+            drawn.append(pick(draw, row))
+            if not replacement:
+                row[drawn[-1]] = 0
+    return torch.tensor(drawn).reshape(*p.shape[:-1], num_samples)
+
+
+def bernoulli(draw, p, *args, generator=None, **kwargs):
+    if args or kwargs:
+        branch().stop("bernoulli with a probability of its own is not followed")
+    cells = uniform_cells(draw, p) < cells_of(p)
+    return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
+
+
+def randint(draw, low, high, size=None, **kwargs):
+    low, high, size = (0, low, high) if size is None else (low, high, size)
+    drawn = fill(lambda: low + pick(draw, [1] * (high - low)), tuple(size))
+    return torch.as_tensor(drawn.astype(int))
+
+
+REAL = {"empty": torch.empty, "multinomial": torch.multinomial}
+FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
+METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
+REFUSED = "randn randn_like randint_like randperm normal poisson manual_seed seed".split()
+REFUSED_METHODS = "normal_ random_ bernoulli_ geometric_ log_normal_ cauchy_".split()
+
+
+class Seeded(torch.Generator):
+    """A generator that says so if code seeds it while it runs."""
+
+    def manual_seed(self, seed):
+        if enumeration.current:
+            branch().stop("it seeds torch while it runs")
+        return super().manual_seed(seed)
+
+
+def replacements() -> Iterator[tuple[Any, str, Any]]:
+    """Yield (module or class, name, what replaces it), as noise.replacements does."""
+    yield torch, "Generator", Seeded
+    for owner, followed, refused in (
+        (torch, FOLLOWED, REFUSED),
+        (torch.Tensor, METHODS, REFUSED_METHODS),
+    ):
+        real = {name: getattr(owner, name) for name in [*followed, *refused]}
+        source = Source(SimpleNamespace(**real), followed)
+        for name in real:
+            yield owner, name, getattr(source, name)
