@@ -15,11 +15,23 @@ from typing import Any
 import numpy as np
 
 from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
-from proof.enumerate import Branch, Choice, Undecidable, branches, format_row, total_variation
-from proof.noise import followed
+from proof.enumerate import (
+    Branch,
+    Choice,
+    RealBranch,
+    Undecidable,
+    branches,
+    describe_error,
+    format_row,
+    total_variation,
+)
+from proof.noise import NUMPY, Source, followed
+
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_CALLS = 1_000  # of a model, in one run
+N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
+REAL_GENERATOR = np.random.default_rng()
 
 
 # ---------------------------------------------------------------- one case
@@ -40,12 +52,14 @@ def examine(
             yours and right, its probabilities; draws, how it comes about, in words
         problem: what stands in the way of a verdict, or ""
         branches: how many there are
+        symbolic: whether it draws random numbers that were not handed to it
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
     file: whose steps are counted, so that an endless loop ends
     """
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
+    result["symbolic"] = False
     texts: dict[Text, float] = defaultdict(float)
     likeliest: dict[Text, Branch] = {}
     kept, result["branches"] = 0.0, 0
@@ -53,6 +67,7 @@ def examine(
         with followed():
             for outcome, branch in branches(run, file):
                 result["branches"] += 1
+                result["symbolic"] |= branch.symbolic
                 if outcome is not None:
                     text = tuple(outcome[0])[:n_tokens]
                     texts[text] += branch.probability
@@ -245,8 +260,11 @@ def prove(
     file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
     results = [judge(form, call, case, to_probs, file) for case in cases]
     n_branches = sum(result.pop("branches") for result in results)
+    symbolic = any([result.pop("symbolic") for result in results])
     problems = [result["problem"] for result in results if result["problem"]]
     wrong = any(result["first_wrong"] for result in results)
+    if wrong and symbolic and (doubt := confirm(form, call, cases, results, to_probs)):
+        wrong, problems = False, [doubt, *problems]
     return dict(
         name=name or getattr(function, "__name__", "it"),
         verdict="wrong" if wrong else "undecidable" if problems else "exact",
@@ -256,6 +274,45 @@ def prove(
         branches=n_branches,
         seconds=time.perf_counter() - started,
     )
+
+
+def confirm(
+    form: Callable, call: Callable, cases: Sequence[Case], results: list[dict], to_probs: Callable
+) -> str:
+    """Run a black box with real random numbers, and see whether a beginning is as frequent as the
+    enumeration says, and not as it should be: it takes the first case in which that is easily seen.
+    Adds "runs", "measured", "z_right" and "z_yours" to its first_wrong. Returns what speaks against
+    the enumeration, or "".
+    """
+
+    def z(frequency: float, probability: float) -> float:
+        """The distance of a frequency from a probability, in standard errors."""
+        variance = max(probability * (1 - probability), 1 / N_RUNS)
+        return (frequency - probability) / (variance / N_RUNS) ** 0.5
+
+    visible = lambda wrong: z(wrong["yours"], wrong["right"])
+    found = [(case, r["first_wrong"]) for case, r in zip(cases, results) if r["first_wrong"]]
+    easily = [(case, wrong) for case, wrong in found if visible(wrong) > 15]
+    case, wrong = (easily or [max(found, key=lambda pair: visible(pair[1]))])[0]
+    yours, right, beginning = wrong["yours"], wrong["right"], tuple(wrong["text"])
+    if visible(wrong) < 8:
+        return f"{yours:.4f} for {right:.4f} is too little to be seen in {N_RUNS:,} real runs"
+    n_hits = 0
+    for _ in range(N_RUNS):
+        branch = RealBranch()
+        try:
+            text, _ = form(call, case, branch)
+        except (Exception, SystemExit, Undecidable) as error:
+            return f"with real random numbers it raised {describe_error(error, None)}"
+        while len(text) < len(beginning) and text == beginning[: len(text)]:
+            text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
+        n_hits += text[: len(beginning)] == beginning
+    measured = n_hits / N_RUNS
+    z_right, z_yours = z(measured, right), z(measured, yours)
+    wrong |= dict(runs=N_RUNS, measured=measured, z_right=z_right, z_yours=z_yours)
+    if abs(z_right) >= 5 and abs(z_yours) <= 4:
+        return ""
+    return f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}: it was not followed"
 
 
 def caller(function: Callable) -> tuple[Callable, Callable]:
@@ -274,7 +331,10 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
         )
 
     def call(*arguments, branch: Branch, end: int | None = None) -> Any:
-        offered = dict(sample=branch.sample, accept=branch.accept, rng=branch, end=end)
+        offered: dict[str, Any] = dict(sample=branch.sample, accept=branch.accept, end=end)
+        if "rng" in names:  # a sampling.Rng, and a generator of NumPy
+            offered["rng"] = generator = Source(REAL_GENERATOR, NUMPY)
+            generator.sample, generator.accept = branch.sample, branch.accept
         return function(*arguments, **{name: offered[name] for name in names})
 
     return forms[len(required)], call
