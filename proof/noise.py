@@ -442,7 +442,7 @@ PYTHON = {
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module or class, name, what replaces it) for everything that draws or takes numbers."""
+    """Yield (module or class, name, what replaces it) for everything that draws."""
     for module, real, followed in (
         (np.random, np.random.mtrand._rand, NUMPY),
         (random, random._inst, PYTHON),

@@ -27,7 +27,6 @@ from proof.enumerate import (
 )
 from proof.noise import NUMPY, Source, followed
 
-
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
@@ -61,7 +60,7 @@ def examine(
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
     result["symbolic"] = False
     texts: dict[Text, float] = defaultdict(float)
-    likeliest: dict[Text, Branch] = {}
+    ways: dict[tuple[Text, bool], Branch] = {}  # the likeliest to a text, as drafted or otherwise
     kept, result["branches"] = 0.0, 0
     try:
         with followed():
@@ -72,8 +71,10 @@ def examine(
                     text = tuple(outcome[0])[:n_tokens]
                     texts[text] += branch.probability
                     kept += branch.probability * (len(text) - outcome[1])
-                    if text not in likeliest or branch.probability > likeliest[text].probability:
-                        likeliest[text] = branch
+                    drafted = tuple(c.index for c in branch.choices if c.label == "drafted")
+                    way = text, text[: len(drafted)] == drafted
+                    if way not in ways or branch.probability > ways[way].probability:
+                        ways[way] = branch
     except Undecidable as problem:
         return result | dict(problem=str(problem))
     yours, right = (
@@ -84,13 +85,17 @@ def examine(
     if result["distance"] > TOLERANCE:
         beginning, *probabilities = first_error(yours, right, n_tokens)
         # a round can be shorter than the beginning, which the target has completed then
-        fitting = [b for t, b in likeliest.items() if t[: len(beginning)] == beginning[: len(t)]]
-        branch = max(fitting, key=lambda branch: branch.probability)
+        fitting = [
+            (as_drafted, -branch.probability, branch.choices)
+            for (text, as_drafted), branch in ways.items()
+            if text[: len(beginning)] == beginning[: len(text)]
+        ]
+        _, _, choices = min(fitting, key=lambda way: way[:2])
         result["first_wrong"] = dict(
             text=list(beginning),
             yours=probabilities[0],
             right=probabilities[1],
-            draws=[describe_choice(choice) for choice in branch.choices if choice.is_open],
+            draws=[describe_choice(choice) for choice in choices if choice.is_open],
         )
     return result
 
@@ -312,7 +317,8 @@ def confirm(
     wrong |= dict(runs=N_RUNS, measured=measured, z_right=z_right, z_yours=z_yours)
     if abs(z_right) >= 5 and abs(z_yours) <= 4:
         return ""
-    return f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}: it was not followed"
+    found = f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
+    return f"{found}: it keeps state, has a fixed seed, or was not followed rightly"
 
 
 def caller(function: Callable) -> tuple[Callable, Callable]:

@@ -1,0 +1,150 @@
+"""python main.py prove FILE[:FUNCTION]: does a sampler keep the target's distribution?"""
+
+import importlib.util
+import os
+import re
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from json import dumps
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from proof import prove as referee
+from proof.enumerate import describe_error
+from proof.noise import followed
+
+EXIT_CODES = {"exact": 0, "wrong": 1, "undecidable": 3}
+ADAPTERS = Path(__file__).parent.parent / "docs" / "referee"  # of known programs
+
+
+def prove(program: str, *, json: bool = False) -> None:
+    """Judge whether a speculative sampler keeps the target's distribution, by taking every branch
+    of its random choices in small cases. Nothing is estimated.
+
+        python main.py prove mine.py                 its only rule or loop, or verify or speculative
+        python main.py prove mine.py:my_sampler      any function of a file
+        python main.py prove transformers            a known program, if it is installed
+
+    A rule is a function (draft, p, q): K drafted tokens, p [K + 1, n_vocab], q [K, n_vocab]. It
+    returns (how many are accepted, the next token), or the tokens of the round. A loop is a
+    function (target, draft_model, ids, n_tokens, K) that returns the n_tokens new tokens; a model
+    is called with ids, or with new ids and a cache that has a list `ids`, and returns a row for
+    each of them. Both may have parameters sample, accept, rng and end. Without these they may draw from
+    numpy.random, random and torch.
+
+    The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 2 for bad input.
+
+    Flags:
+        json: print one JSON object and nothing else; a list of them for a known program
+    """
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what the program prints
+        if re.search(r"\.py(:\w+)?$", program):
+            results = [referee.prove(*find(program))]
+        elif (adapter := ADAPTERS / f"{program}.py").exists():
+            results = load(adapter).referee()
+        else:
+            known = ", ".join(sorted(path.stem for path in ADAPTERS.glob("*.py")))
+            raise ValueError(f"{program}: expected FILE.py, FILE.py:FUNCTION or one of: {known}")
+    if json:
+        print(dumps(results[0] if len(results) == 1 else results))
+    else:
+        print("\n".join(describe(result) for result in results))
+    code = max(EXIT_CODES[result["verdict"]] for result in results)
+    if any(result["verdict"] == "wrong" for result in results):
+        code = EXIT_CODES["wrong"]
+    if code:
+        sys.exit(code)
+
+
+def load(path: Path) -> ModuleType:
+    """Import a file. The random numbers that it imports can be followed."""
+    text = path.read_text(encoding="utf-8")  # raises OSError if there is no such file
+    if re.search(r"(?m)^\s*(import|from) torch\b", text):
+        import torch  # noqa: F401  # before its functions are replaced
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules.setdefault(path.stem, module)
+    try:
+        with followed():
+            spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        raise ValueError(f"{path}: {describe_error(error, str(path))}") from error
+    return module
+
+
+def find(program: str) -> tuple[Callable, None, str]:
+    """The function that FILE.py or FILE.py:FUNCTION means, and its name: arguments of `prove`."""
+    file, _, name = program.partition(".py:")
+    path = Path(file if name == "" else f"{file}.py")
+    module = load(path)
+    functions: dict[str, Any] = {
+        key: value
+        for key, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__
+    }
+    if not name:
+        named = [key for key in ("speculative", "verify") if key in functions]
+        possible = named or [key for key, value in functions.items() if has_form(value)]
+        if not named and len(possible) != 1:
+            raise ValueError(f"{path}: expected {path}:FUNCTION, of {', '.join(functions)}")
+        name = possible[0]
+    if not callable(getattr(module, name, None)):
+        raise ValueError(f"{path} has no function {name}: expected one of {', '.join(functions)}")
+    return getattr(module, name), None, name
+
+
+def has_form(function: Callable) -> bool:
+    try:
+        referee.caller(function)
+    except ValueError:
+        return False
+    return True
+
+
+def describe(result: dict[str, Any]) -> str:
+    """A result of `prove` in words."""
+    name, cases, distance = result["name"], result["cases"], result["distance"]
+    if result["verdict"] == "undecidable":
+        stuck = [case["name"] for case in cases if case["problem"]]
+        where = f" In {len(stuck)} of {len(cases)} cases, first in: {stuck[0]}." if stuck else ""
+        return f"{name}: UNDECIDABLE. {result['reason']}.{where}"
+    if result["verdict"] == "exact":
+        case = max(cases, key=lambda case: case["kept_at_most"] - case["kept_by_verify"])
+        took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
+        rounding = "; float32 rounds as much" if distance > 1e-9 else ""
+        figures = f"(largest distance {distance:.0e}{rounding}; {took})"
+        kept = describe_kept(case, case["name"])
+        return f"{name}: EXACT in {len(cases)} cases {figures}.\n{kept}"
+    wrong = [case for case in cases if case["first_wrong"]]
+    case = next((case for case in wrong if "runs" in case["first_wrong"]), wrong[0])
+    first_wrong = case["first_wrong"]
+    numbers = lambda row: " ".join(f"{x:.3g}".removeprefix("0") or "0" for x in row)
+    right = [case["name"] for case in cases if case["distance"] is not None and case not in wrong]
+    lines = [
+        f"{name}: WRONG. Total variation distance {case['distance']:.4f} from the target's "
+        f"distribution (p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}).",
+        f'  Text "{" ".join(map(str, first_wrong["text"]))}": yours {first_wrong["yours"]:.4f}, '
+        f"right {first_wrong['right']:.4f}. It happens so: {', '.join(first_wrong['draws'])}.",
+        describe_kept(case),
+        f"  Wrong in {len(wrong)} of {len(cases)} cases"
+        + (f"; right where: {'; '.join(right)}." if right else "."),
+    ]
+    if "runs" in first_wrong:
+        lines.append(
+            f"  {first_wrong['runs']:,} runs with real random numbers: "
+            f"{first_wrong['measured']:.4f}, z = {first_wrong['z_right']:.0f} from right, "
+            f"{first_wrong['z_yours']:.1f} from the enumeration."
+        )
+    return "\n".join(lines)
+
+
+def describe_kept(case: dict[str, Any], where: str = "") -> str:
+    return (
+        f"  Drafts kept{where and ', ' + where}: {case['kept']:.4f} on average; verify "
+        f"{case['kept_by_verify']:.4f}; the most that keeps a prefix and adds one token "
+        f"{case['kept_at_most']:.4f}."
+    )
