@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from json import dumps, loads
 
 from bench.benchmark import read_list
-from bench.intervals import fraction_interval, ratio, ratio_interval
+from bench.intervals import ratio, ratio_interval
 from bench.table import markdown_table, number
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
@@ -167,7 +167,7 @@ def replay_row(drafts_of_texts: list[list[tuple[int, int]]], K: int) -> dict:
         "acceptance_rate": ratio(accepted, examined),
         "tokens_per_target_pass": ratio(n_tokens, n_passes),
         "intervals": {
-            "acceptance_rate": fraction_interval(accepted, examined),
+            "acceptance_rate": ratio_interval(accepted, examined, most=1),
             "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
         },
     }

@@ -17,7 +17,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from bench.intervals import fraction_interval, ratio, ratio_interval
+from bench.intervals import ratio, ratio_interval
 
 Run = dict[str, Any]
 Runs = list[list[Run]]
@@ -34,7 +34,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     """
     plain_seconds, seconds = median_seconds(plain), median_seconds(runs)
     n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
-    examined, accepted = [total(runs, 2), total(runs, 3)]
+    examined, accepted = total(runs, 2), total(runs, 3)
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
     figures: dict[str, Any] = {
         "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
@@ -48,7 +48,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
         "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
-        "acceptance_rate": fraction_interval(accepted, examined),
+        "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
     withheld = {
         "speedup": why_no_speedup(intervals["speedup"], bug),
@@ -75,13 +75,8 @@ def median_seconds(runs: Runs) -> list[float]:
 
 
 def total(runs: Runs, field: int) -> list[int]:
-    """Return the sum of a field of the rounds for each prompt. Repeats that are all alike count as
-    one: they tell no more than one about a rate.
-    """
-    decided = [[(run["texts"], run["rounds"]) for run in repeats] for repeats in runs]
-    alike = all(repeats.count(repeats[0]) == len(repeats) for repeats in decided)
-    kept = [repeats[:1] if alike else repeats for repeats in decided]
-    return [sum(one[field] for _, rounds in repeats for one in rounds) for repeats in kept]
+    """Return each prompt's sum of a field of its rounds, over all repeats."""
+    return [sum(one[field] for run in repeats for one in run["rounds"]) for repeats in runs]
 
 
 # ---------------------------------------------------------------- what speedups follow from
