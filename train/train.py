@@ -3,13 +3,13 @@
     pip install --group train      # pip 25.1 or newer
     python -m train.train COMMAND --corpus DIR
 
-COMMAND is tokenizer, target, samples, draft, eagle or medusa; each has its own --help. DIR holds
+COMMAND is tokenizer, target, samples, draft or head; each has its own --help. DIR holds
 `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
 models/README.md lists the commands that made each model, and the books it has read.
 
 The same command resumes its run from the last checkpoint in the folder training/; --steps and
 --learning_rate may be others then. The batch of a step depends on (seed, step) alone. At the end of
-a run its result is written to --models_dir, in place of an older one.
+a run its result is written to models/, in place of an older one.
 """
 
 import json
@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
 
@@ -54,12 +54,14 @@ except ModuleNotFoundError as missing:
     sys.exit(2)
 
 N_VOCAB, N_CTX = 2048, 512
+TARGET_SHAPE = (8, 256, 4)  # layers, width, heads of attention
 EAGLE_WIDTH, EAGLE_HEADS = 256, 4  # of its block; heads of attention
 MEDUSA_HEADS = 3  # one for each token of a draft
 PROMPT_TOKENS, WRITTEN_TOKENS = 32, 256  # of a text that the target continues; of the whole text
 SAMPLES_BATCH = 64  # texts that it continues together
 MIN_TOKENS = {"train": N_CTX + 2, "valid": 258}  # the longest passage, and what must follow
 STEPS_PER_CHECKPOINT = 200
+MODELS = Path(MODELS_DIR)
 CACHE = Path("training")  # where checkpoints and samples are kept
 WEIGHT_DECAY = 0.05
 
@@ -544,18 +546,17 @@ def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) 
 # ---------------------------------------------------------------- commands
 
 
-def tokenizer(*, corpus: str, target_model_size: str = "7M", models_dir: str = MODELS_DIR) -> None:
+def tokenizer(*, corpus: str, target_model_size: str = "7M") -> None:
     """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens.
 
     Flags:
         corpus: the folder of *_train.txt and *_valid.txt
-        target_model_size: the folder in models_dir that it is written to
-        models_dir: where models are
+        target_model_size: the folder in models/ that it is written to
     """
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     learner.train_from_iterator(read_documents(corpus, "train"), n_learned, min_frequency=0)
-    folder = Path(models_dir) / target_model_size
+    folder = MODELS / target_model_size
     folder.mkdir(parents=True, exist_ok=True)
     learner.save_model(str(folder))
     path = folder / "vocab.json"
@@ -570,32 +571,24 @@ def target(
     target_model_size: str = "7M",
     start: str = "",
     grow: str = "",
-    n_layer: int = 8,
-    n_embd: int = 256,
-    n_head: int = 4,
     steps: int = 4000,
     learning_rate: float = 3e-3,
     seed: int = 1,
-    models_dir: str = MODELS_DIR,
 ) -> None:
     """Train a target for the next token of the corpus.
 
     Flags:
         corpus: the folder of *_train.txt and *_valid.txt
-        target_model_size: the folder in models_dir that it is written to; without --start, it must
+        target_model_size: the folder in models/ that it is written to; without --start, it must
             hold a vocabulary
-        start: a model to start from; without it, the weights are random
+        start: a model to start from; without it, 8 layers of width 256 with random weights
         grow: layers of --start to keep, at twice its width: 0,1,2,4,7 for example
-        n_layer: layers of a model with random weights
-        n_embd: its width
-        n_head: its heads of attention
         steps: how many steps, of 4,096 tokens each
         learning_rate: the highest of the run
         seed: of weights and batches
-        models_dir: where models are read and written
     """
-    folder = Path(models_dir) / target_model_size
-    source = Path(models_dir) / (start or target_model_size)  # of the vocabulary, at least
+    folder = MODELS / target_model_size
+    source = MODELS / (start or target_model_size)  # of the vocabulary, at least
     if start:
         config, tensors = read_config(source), read_tensors(source)
         if layers := [int(layer) for layer in grow.split(",") if layer]:
@@ -605,7 +598,7 @@ def target(
             config = replace(config, **double, n_layer=len(layers))
         model = GPT2(config, tensors)
     else:
-        model = new_model(source, n_layer, n_embd, n_head, seed)
+        model = new_model(source, *TARGET_SHAPE, seed)
     identity = {"start": start, "grow": grow}
     run = Run(target_model_size, corpus, steps, learning_rate, seed, identity)
     texts = run.read_texts(source, written=False)
@@ -628,7 +621,6 @@ def draft(
     tokens_per_step: int = 4096,
     learning_rate: float = 4e-3,
     seed: int = 1,
-    models_dir: str = MODELS_DIR,
 ) -> None:
     """Distil a draft model from a target by total variation, which is 1 - its acceptance rate. With
     random weights, the first half of the run is by Kullback-Leibler divergence.
@@ -636,7 +628,7 @@ def draft(
     Flags:
         corpus: the folder of *_train.txt and *_valid.txt
         target_model_size: the model to learn from
-        draft_model_size: the folder in models_dir that it is written to
+        draft_model_size: the folder in models/ that it is written to
         start: a draft model to start from; without it, the weights are random
         layers: layers of --start to keep, such as 0; without it, all
         n_layer: layers of a model with random weights
@@ -647,14 +639,13 @@ def draft(
         tokens_per_step: how many tokens each of them reads
         learning_rate: the highest of the run
         seed: of weights and batches
-        models_dir: where models are read and written
     """
-    source = Path(models_dir) / target_model_size
+    source = MODELS / target_model_size
     losses = distillation_losses(GPT2(read_config(source), read_tensors(source)))
     if start:
         config, tensors = (
-            read_config(Path(models_dir) / start),
-            read_tensors(Path(models_dir) / start),
+            read_config(MODELS / start),
+            read_tensors(MODELS / start),
         )
         kept = [int(layer) for layer in layers.split(",") if layer] or [*range(config.n_layer)]
         model = GPT2(replace(config, n_layer=len(kept)), keep_layers(tensors, kept))
@@ -665,7 +656,7 @@ def draft(
     run = Run(draft_model_size, corpus, steps, learning_rate, seed, identity)
     texts = run.read_texts(source, written, tokens_per_step)
     run.train(model, losses, texts, model.config.n_positions)
-    write_model(model, Path(models_dir) / draft_model_size, source)
+    write_model(model, MODELS / draft_model_size, source)
 
 
 def samples(
@@ -674,7 +665,6 @@ def samples(
     target_model_size: str = "7M",
     n_batches: int = 80,
     seed: int = 1,
-    models_dir: str = MODELS_DIR,
 ) -> None:
     """Let a target continue passages of the corpus, for drafts to learn from.
 
@@ -683,9 +673,8 @@ def samples(
         target_model_size: the target
         n_batches: how many batches of 64 texts; every third is greedy, the others are sampled
         seed: of the passages and samples
-        models_dir: where the target is
     """
-    folder = Path(models_dir) / target_model_size
+    folder = MODELS / target_model_size
     path = samples_path(folder)
     model, ids = load_model(folder, get_backend()), encode_split(corpus, "train", folder)
     batches = []
@@ -698,71 +687,39 @@ def samples(
     write_array(np.concatenate(batches), path)
 
 
-def eagle(
+def head(
     *,
     corpus: str,
+    kind: Literal["eagle", "medusa"] = "eagle",
     target_model_size: str = "7M",
     steps: int = 1000,
-    learning_rate: float = 3e-3,
     seed: int = 1,
-    models_dir: str = MODELS_DIR,
 ) -> None:
-    """Train EAGLE's head for a target, on half of what the command samples wrote.
+    """Train EAGLE's head or Medusa's for a target, and write it into the target's folder. Half of
+    the text is what the command samples wrote.
 
     Flags:
         corpus: the folder of *_train.txt and *_valid.txt
-        target_model_size: the target, in whose folder the head is written
-        steps: how many steps, of 4,096 tokens each
-        learning_rate: the highest of the run
+        kind: eagle, with steps of 4,096 tokens, or medusa, with steps of 1,024
+        target_model_size: the target
+        steps: how many steps
         seed: of weights and batches
-        models_dir: where the target is
     """
-    new_head = lambda config: Eagle(config, EAGLE_WIDTH, EAGLE_HEADS)
-    # n_head goes into the file's metadata, which is text: no shape of a tensor tells it
-    run = Run(f"eagle-{target_model_size}", corpus, steps, learning_rate, seed, {})
-    train_head(run, Path(models_dir) / target_model_size, new_head, 4096, n_head=str(EAGLE_HEADS))
-
-
-def medusa(
-    *,
-    corpus: str,
-    target_model_size: str = "7M",
-    steps: int = 1000,
-    learning_rate: float = 1e-2,
-    seed: int = 1,
-    models_dir: str = MODELS_DIR,
-) -> None:
-    """Train Medusa's heads for a target, on half of what the command samples wrote.
-
-    Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
-        target_model_size: the target, in whose folder the heads are written
-        steps: how many steps, of 1,024 tokens each
-        learning_rate: the highest of the run
-        seed: of weights and batches
-        models_dir: where the target is
-    """
-    new_head = lambda config: Medusa(config, MEDUSA_HEADS)
-    run = Run(f"medusa-{target_model_size}", corpus, steps, learning_rate, seed, {})
-    # small steps: heads that begin as copies of the target's own need many, not large ones
-    train_head(run, Path(models_dir) / target_model_size, new_head, 1024)
-
-
-def train_head(
-    run: Run, folder: Path, new_head: Callable, tokens_per_step: int, **notes: str
-) -> None:
-    """Train a head and write it into the folder of its target. notes: for the file's metadata"""
-    config = read_config(folder)
-    seed_weights(run.seed)
-    head = new_head(config)
+    folder = MODELS / target_model_size
+    config, notes = read_config(folder), {"target": sha256_of(weights_files(folder))}
+    seed_weights(seed)
+    if kind == "eagle":
+        module, learning_rate, tokens_per_step = Eagle(config, EAGLE_WIDTH, EAGLE_HEADS), 3e-3, 4096
+        notes["n_head"] = str(EAGLE_HEADS)  # which no shape of a tensor tells
+    else:
+        # small steps: heads that begin as copies of the target's own need many, not large ones
+        module, learning_rate, tokens_per_step = Medusa(config, MEDUSA_HEADS), 1e-2, 1024
     losses = distillation_losses(GPT2(config, read_tensors(folder)))
-    texts = run.read_texts(folder, written=True, tokens_per_step=tokens_per_step)
-    run.train(head, losses, texts, config.n_ctx)
-    name = run.name.partition("-")[0]
-    fingerprint = sha256_of(weights_files(folder))
-    write_tensors(head, folder / f"{name}.safetensors", target=fingerprint, **notes)
+    run = Run(f"{kind}-{target_model_size}", corpus, steps, learning_rate, seed, {})
+    run.train(module, losses, run.read_texts(folder, True, tokens_per_step), config.n_ctx)
+    write_tensors(module, folder / f"{kind}.safetensors", **notes)
 
 
 if __name__ == "__main__":
-    commands = [tokenizer, target, samples, draft, eagle, medusa]
+    commands = [tokenizer, target, samples, draft, head]
     run_program({command.__name__: command for command in commands}, {})

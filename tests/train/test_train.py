@@ -33,6 +33,7 @@ def float32(monkeypatch, tmp_path):
     torch.set_num_threads(1)
     monkeypatch.setattr(train, "mixed_precision", contextlib.nullcontext)
     monkeypatch.setattr(train, "CACHE", tmp_path / "cache")
+    monkeypatch.setattr(train, "MODELS", tmp_path)
 
 
 def lively(module):
@@ -189,7 +190,7 @@ def places(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(train, "MIN_TOKENS", {"train": 60, "valid": 60})
     monkeypatch.setattr(train, "validate", lambda *arguments: 0.0)
     monkeypatch.setattr(train, "SAMPLES_BATCH", 2)
-    return {"corpus": str(tmp_path / "corpus"), "models_dir": str(tmp_path)}
+    return {"corpus": str(tmp_path / "corpus")}
 
 
 def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
@@ -232,28 +233,30 @@ def test_samples_are_what_the_target_writes_and_go_on_where_they_were_interrupte
             assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
 
 
-def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(places, monkeypatch):
+def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
+    places, tmp_path, monkeypatch
+):
     """As models/README.md does it, a few steps each."""
     monkeypatch.setattr(train, "N_CTX", 256)
     monkeypatch.setattr(train, "PROMPT_TOKENS", 200)
     few = places | {"steps": 2}
-    small = {"n_layer": 2, "n_embd": 16, "n_head": 2}
+    monkeypatch.setattr(train, "TARGET_SHAPE", (2, 16, 2))
     train.tokenizer(**places)
-    size = Path(places["models_dir"]) / "7M"
+    size = tmp_path / "7M"
     encoder = load_encoder(size)
     n_merges = len((size / "merges.txt").read_text().splitlines()) - 1
     assert encoder.end_of_text == encoder.n_vocab - 1 == 256 + n_merges
-    train.target(**few, **small)
+    train.target(**few)
     train.target(**few, start="7M", grow="0,1", target_model_size="17M")
     assert read_config(size.parent / "17M") == replace(read_config(size), n_embd=32, n_head=4)
-    train.draft(**few, **small)
+    train.draft(**few, n_layer=2, n_embd=16, n_head=2)
     train.samples(**places, n_batches=1)
     train.draft(**few, start="0.7M", layers="1", written=True, draft_model_size="0.5M")
     assert read_config(size.parent / "0.5M") == replace(read_config(size), n_layer=1)
-    train.eagle(**few)
-    train.medusa(**few)
+    train.head(**few)
+    train.head(**few, kind="medusa")
     for draft in ("0.7M", "0.5M", "eagle", "medusa"):
-        load_pair("7M", draft, places["models_dir"])
+        load_pair("7M", draft, str(tmp_path))
 
 
 def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
