@@ -215,7 +215,7 @@ class Model:
         """Read a text. Returns the logits after each of its last n_last ids, as a NumPy array: row
         i scores the token that follows the i-th of them.
 
-        ids: a list of int. Reads only what the cache lacks, and always the last n_last ids: what
+        Reads only what the cache lacks, and always the last n_last ids: what
         the cache holds of other ids, such as rejected drafts, is forgotten first. Raises ValueError
         if there are more than n_ctx ids or fewer than n_last, or if a new id is not that of a
         token. With n_last 0 it only fills the cache.
@@ -234,7 +234,7 @@ class Model:
         the list of the ids that it then lacks. Raises ValueError if there are more than n_ctx ids,
         or fewer than n_last.
         """
-        n_ctx = self.config.n_ctx
+        ids, n_ctx = list(ids), self.config.n_ctx
         if not 0 <= n_last <= len(ids) <= n_ctx:
             job = f"{len(ids)} tokens for {n_last} rows of logits"
             raise ValueError(f"cannot read {job} with a context of {n_ctx}")

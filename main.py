@@ -102,7 +102,7 @@ def generate(
     # load the models, and read the prompt
     draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
     target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend, download)
-    text = sys.stdin.read() if prompt == "-" else prompt
+    text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     ids = encode_prompt(text, encoder, target)
 
     # decode with each of the two loops; short texts in three turns, for a median of the times

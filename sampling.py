@@ -130,16 +130,14 @@ def never(generated):
 
 def stop_condition(encoder, stop=""):
     """The function is_done(generated ids) for the loops: true once the ids end in <|endoftext|>, or
-    their text holds the string `stop`. is_done must be called after each token.
+    their text holds the string `stop`.
     """
-    # every token has at least one byte, so `stop` lies within this many tokens
-    n_tail = len(stop.encode())
 
     def is_done(generated):
         if generated[-1] in encoder.ends:
             return True
         decode = encoder.incremental_decoder()  # which holds back an unfinished character
-        return bool(stop) and stop in decode(generated[-n_tail:])
+        return bool(stop) and stop in decode(generated)
 
     return is_done
 

@@ -116,16 +116,17 @@ def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
     of a line that an interrupted run left. Raises ValueError if a line is not that of its job.
     """
     data = path.read_bytes() if path.exists() else b""
-    end = data.rfind(b"\n") + 1
-    lines, piece = data[:end].splitlines(), data[end:]
+    *lines, piece = data.split(b"\n")
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
-    same = all(line.startswith(begin) for begin, line in zip(begins, lines))
-    next_begin = begins[len(lines)] if len(lines) < len(begins) else b""
-    if not same or len(lines) > len(jobs) or piece[: len(next_begin)] != next_begin[: len(piece)]:
+    same = all(line.startswith(begin) for line, begin in zip(lines, begins))
+    if len(lines) < len(jobs):  # the piece is of the next line
+        begin = begins[len(lines)]
+        same = same and (piece.startswith(begin) or begin.startswith(piece))
+    if not same or len(lines) + bool(piece) > len(jobs):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
     if piece:
         with path.open("r+b") as file:
-            file.truncate(end)
+            file.truncate(len(data) - len(piece))
     return len(lines)
 
 

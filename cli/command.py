@@ -19,6 +19,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin
@@ -38,7 +39,7 @@ def printable(text: str) -> str:
 
 def print_note(message: Warning | str, *where: Any) -> None:
     """Print a warning as one line on stderr; takes the place of warnings.showwarning."""
-    print(f"note: {printable(str(message))}", file=sys.stderr)
+    say(f"note: {message}")
 
 
 def print_error(error: BaseException) -> None:
@@ -48,7 +49,13 @@ def print_error(error: BaseException) -> None:
         words = f"{error.filename or 'output'}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError):
         words = f"{error.name} is not installed: pip install {error.name}"
-    print(f"error: {printable(words)}", file=sys.stderr)
+    say(f"error: {words}")
+
+
+def say(words: str) -> None:
+    """Print one line on stderr, if that can be written."""
+    with suppress(OSError):
+        print(printable(words), file=sys.stderr)
 
 
 def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = {}) -> ValueError:
@@ -60,7 +67,7 @@ def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = 
     name = word.replace("-", "_").strip("_")
     if name in moved:
         return ValueError(f"{kind} {word}: it is now python main.py {moved[name]}")
-    starts = [known for known in names if known.lstrip("-/").startswith(name)]
+    starts = [n for n in names if name and n.lower().lstrip("-/").startswith(name.lower())]
     close = starts[:3] or difflib.get_close_matches(word, names, n=2, cutoff=0.7)
     expected = " or ".join(close) or "one that --help lists"
     return ValueError(f"unknown {kind} {word!r}: expected {expected}")
@@ -104,7 +111,8 @@ def split(
 ) -> tuple[list[str], dict[str, str]]:
     """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
-    Raises ValueError for an unknown flag, and where the value of a flag is missing.
+    The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
+    ValueError for an unknown flag, and where the value of a flag is missing.
     """
     plain: list[str] = []
     texts: dict[str, str] = {}
@@ -113,6 +121,8 @@ def split(
         if not word.startswith("-") or word == "-":
             plain.append(word)
             continue
+        if word in ("-h", "--help"):
+            return plain, {"help": "True"}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
         if flag not in flags:
@@ -138,10 +148,10 @@ def help_page(command: Callable) -> str:
 def call(command: Callable, words: list[str], moved: dict[str, str]) -> None:
     """Call a command with the words of a command line, or print its help."""
     flags = flags_of(command)
-    if "--help" in words or "-h" in words:
+    plain, texts = split(words, flags, moved)
+    if "help" in texts:
         print(help_page(command))
         return
-    plain, texts = split(words, flags, moved)
     try:
         bound = inspect.signature(command).bind(*plain, **texts).arguments
     except TypeError as error:  # words are missing, or too many

@@ -110,7 +110,7 @@ def begin(
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
     drafter = make_drafter(draft, target, to_probs, rng)
-    warn_of_limits(draft, len(ids) + n_tokens, K)
+    warn_of_limits(draft, min(len(ids) + n_tokens, target.config.n_ctx), K)
     rule = verify_shared_noise if coupled else RULES[verification]
     next_K = AutoK() if K == "auto" else K
     return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)

@@ -1,8 +1,8 @@
 """The proof: speculative decoding has exactly the target's distribution.
 
-proving/enumeration.py runs the real decoding loop through every possible history of its
-samples and tosses. The probabilities of the texts it ends in are compared with the target's own,
-computed by the chain rule: no sampling, no statistics, 1e-12.
+proof/enumerate.py runs the real decoding loop through every possible history of its samples and
+tosses. The probabilities of the texts it ends in are compared with the target's own, computed by
+the chain rule: no sampling, no statistics, 1e-12.
 """
 
 import itertools
@@ -14,105 +14,115 @@ from hypothesis import strategies as st
 from table_models import (
     FILTERS,
     TableModel,
+    assert_exact,
     assert_same_distribution,
     at_eos,
+    chain_rule,
     distributions,
-    rules,
 )
 from toys import tiny_model, tokens_of
 
 from decoding.ngrams import NGramDrafter
 from gpt2 import Config
-from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from proof.enumerate import distribution, total_variation
 from sampling import (
     NeuralDrafter,
     SamplingParams,
     autoregressive,
     never,
+    one_hot,
     speculative,
     verify,
     verify_block,
 )
 
-
-def assert_exact(target, drafter, prompt, n_tokens, K, to_probs, is_done, rule):
-    """drafter(chance) makes a new one for each run. Returns the distribution."""
-    expected = chain_rule(target, prompt, n_tokens, to_probs, is_done)
-
-    def run(rng):
-        setting = prompt, n_tokens, K, to_probs, rng, is_done, rule
-        return tokens_of(speculative(target, drafter(rng), *setting))
-
-    assert_same_distribution(enumerate_branches(run), expected)
-    return expected
-
+rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
+T1 = FILTERS["T=1"]
 
 LOOPS = [
-    *[(name, zeros, 4, 2, at_eos) for name in FILTERS for zeros in ("", "p", "q", "pq")],
+    *[(name, zeros, 3, 2, at_eos) for name in FILTERS for zeros in ("", "p", "q", "pq")],
     *[
-        (name, zeros, *size)
-        for name in ("T=1", "all")
+        ("T=1", zeros, *size)
         for zeros in ("", "pq")
-        for size in ((4, 1, never), (4, 3, never), (3, 5, at_eos))
+        for size in ((4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos))
     ],
 ]
 
 
-@rules
 @pytest.mark.parametrize("to_probs, zeros, n_tokens, K, is_done", LOOPS)
-def test_distribution_of_the_loop_with_tables(to_probs, zeros, n_tokens, K, is_done, rule):
+def test_distribution_of_the_loop_with_tables(to_probs, zeros, n_tokens, K, is_done):
     """zeros: which of p and q have tokens of probability 0."""
     target, draft = TableModel(1, zeros="p" in zeros), TableModel(2, zeros="q" in zeros)
     to_probs = FILTERS[to_probs]
     drafter = lambda rng: NeuralDrafter(draft, to_probs, rng)
-    expected = assert_exact(target, drafter, [0], n_tokens, K, to_probs, is_done, rule)
-    plain = lambda rng: autoregressive(target, [0], n_tokens, to_probs, rng, is_done)
-    assert_same_distribution(enumerate_branches(lambda rng: tokens_of(plain(rng))), expected)
+    expected = assert_exact(target, drafter, [0], n_tokens, K, to_probs, is_done)
+    alone = lambda rng: autoregressive(target, [0], n_tokens, to_probs, rng, is_done)
+    assert_same_distribution(distribution(lambda rng: tokens_of(alone(rng))), expected)
 
 
-@rules
 @pytest.mark.parametrize(
     "to_probs, K, is_done",
-    [("T=1", 1, never), ("T=1", 2, at_eos), ("greedy", 3, never)]
-    + [("all", 1, never), ("all", 2, at_eos), ("all", 3, never)],
+    [("T=1", 1, at_eos), ("greedy", 3, never), ("all", 2, at_eos), ("all", 3, never)],
 )
-def test_distribution_of_the_loop_with_real_models_and_caches(to_probs, K, is_done, rule):
-    """GPT-2 itself, of two layers and three tokens: a stale or short cache would show here."""
+def test_distribution_of_the_loop_with_real_models_and_caches(to_probs, K, is_done):
+    """GPT-2 itself, of two layers and three tokens: a short cache would show here."""
     config = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
     target, draft = tiny_model(1, config, scale=0.8), tiny_model(2, config, scale=0.8)
     to_probs = FILTERS[to_probs]
     drafter = lambda rng: NeuralDrafter(draft, to_probs, rng)
-    assert_exact(target, drafter, [1, 0], 4, K, to_probs, is_done, rule)
+    assert_exact(target, drafter, [1, 0], 4, K, to_probs, is_done)
 
 
-@rules
 @pytest.mark.parametrize("to_probs", FILTERS.values(), ids=FILTERS)
-def test_distribution_with_one_hot_drafts(to_probs, rule):
+def test_distribution_with_one_hot_drafts(to_probs):
     prompt, drafter = [0, 1, 0, 1, 2, 0, 1], lambda rng: NGramDrafter(3)
-    assert_exact(TableModel(3), drafter, prompt, 4, 3, to_probs, at_eos, rule)
+    assert_exact(TableModel(3), drafter, prompt, 4, 3, to_probs, at_eos)
 
 
-@rules
 @pytest.mark.parametrize("draft_temperature", [0.0, 0.3, 3.0])
-def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature, rule):
+def test_distribution_does_not_depend_on_how_the_draft_samples(draft_temperature):
     """q must be what was sampled from; it need not be filtered like p."""
     target, draft = TableModel(1), TableModel(2)
     drafter = lambda rng: NeuralDrafter(draft, SamplingParams(draft_temperature), rng)
-    assert_exact(target, drafter, [0], 3, 2, SamplingParams(1.0), never, rule)
+    assert_exact(target, drafter, [0], 3, 2, T1)
 
 
-@rules
 @pytest.mark.parametrize("n_ctx_target, n_ctx_draft", [(5, 64), (64, 4), (5, 3)])
-def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft, rule):
+def test_distribution_where_a_context_ends(n_ctx_target, n_ctx_draft):
     """The target's context ends the text; the draft's only ends the drafting."""
     target, draft = TableModel(1, n_ctx=n_ctx_target), TableModel(2, n_ctx=n_ctx_draft)
-    drafter = lambda rng: NeuralDrafter(draft, SamplingParams(1.0), rng)
-    expected = assert_exact(target, drafter, [0, 1], 4, 3, SamplingParams(1.0), never, rule)
+    drafter = lambda rng: NeuralDrafter(draft, T1, rng)
+    expected = assert_exact(target, drafter, [0, 1], 4, 2, T1)
     assert {len(text) for text in expected} == {min(4, n_ctx_target - 2)}
 
 
+def test_distribution_where_k_depends_on_the_past():
+    """Any function of the rounds so far, 0 among its values."""
+    varied = lambda last: (last.accepted + sum(last.tokens) + 2 * len(last.tokens)) % 4
+    drafter = lambda rng: NeuralDrafter(TableModel(2), T1, rng)
+    assert_exact(TableModel(1), drafter, [0], 4, varied, T1, at_eos)
+
+
+def test_a_draft_that_ends_for_what_it_drew_would_bend_the_distribution():
+    """A drafter may stop early, but not because of the token: it would choose which q applies."""
+
+    class Choosy(NeuralDrafter):
+        def propose(self, ids, k):
+            draft, q = super().propose(ids, k)
+            n = next((i for i, token in enumerate(draft) if q[i, token] < 0.4), len(draft))
+            return draft[:n], q[:n]
+
+    target, draft = TableModel(1), TableModel(2)
+    run = lambda rng: tokens_of(speculative(target, Choosy(draft, T1, rng), [0], 2, 1, T1, rng))
+    found, expected = distribution(run), chain_rule(target, [0], 2, T1)
+    assert max(abs(found[text] - expected[text]) for text in expected) > 0.01
+
+
+# ---------------------------------------------------------------- the rules
+
 rows_of_p = st.lists(distributions(4), min_size=3, max_size=3).map(np.array)
 rows_of_q = st.lists(distributions(4), min_size=2, max_size=2).map(np.array)
+few = settings(max_examples=40, deadline=None)
 
 
 def drafts_of(q):
@@ -123,13 +133,13 @@ def drafts_of(q):
 
 def outcomes(rule, draft, p, q):
     """{(number accepted, next token): probability}"""
-    return enumerate_branches(lambda rng: rule(draft, p, q, rng))
+    return distribution(lambda rng: rule(draft, p, q, rng))
 
 
 @rules
-@settings(max_examples=100, deadline=None)
+@few
 @given(p=rows_of_p, q=rows_of_q)
-def test_verify_gives_p_for_any_q(rule, p, q):
+def test_a_rule_gives_p_for_any_q(rule, p, q):
     """A round, completed by samples from the rows of p that it does not reach, is distributed like
     samples from all the rows of p.
     """
@@ -140,6 +150,17 @@ def test_verify_gives_p_for_any_q(rule, p, q):
             rows = [np.eye(4)[token] for token in tokens] + list(p[len(tokens) :])
             found += mass * probability * np.einsum("i,j,k->ijk", *rows)
     assert abs(found - np.einsum("i,j,k->ijk", *p)).max() < 1e-12
+
+
+@rules
+@few
+@given(p=rows_of_p, q=rows_of_q, surplus=st.integers(1, 2))
+def test_a_rule_ignores_rows_beyond_the_draft(rule, p, q, surplus):
+    """The rows of q, and of p, that no drafted token belongs to."""
+    for draft, _ in drafts_of(q[:1]):
+        more_p, more_q = np.tile(p, (2, 1)), np.tile(q, (2, 1))
+        found = outcomes(rule, draft, more_p[: 2 + surplus], more_q[: 1 + surplus])
+        assert_same_distribution(found, outcomes(rule, draft, p[:2], q[:1]))
 
 
 def expected_accepted(rule, p, q):
@@ -157,9 +178,6 @@ def test_acceptance_is_one_minus_total_variation():
     assert abs(expected_accepted(verify, p, q) - (1 - abs(p[0] - q[0]).sum() / 2)) < 1e-12
 
 
-# ---------------------------------------------------------------- block verification
-
-
 def block_bound(p, q, clip):
     """The mean sum of P[1] ... P[k]: clipped at each place (block rule), or each ratio (token)."""
     mean = 0.0
@@ -172,7 +190,7 @@ def block_bound(p, q, clip):
     return mean
 
 
-@settings(max_examples=100, deadline=None)
+@few
 @given(p=rows_of_p, q=rows_of_q)
 def test_a_block_keeps_at_least_as_many_tokens_and_as_many_as_predicted(p, q):
     token, block = expected_accepted(verify, p, q), expected_accepted(verify_block, p, q)
@@ -181,12 +199,11 @@ def test_a_block_keeps_at_least_as_many_tokens_and_as_many_as_predicted(p, q):
     assert block >= token - 1e-12
 
 
-@settings(max_examples=50, deadline=None)
+@few
 @given(p=rows_of_p, q=rows_of_q)
 def test_one_draft_or_a_certain_one_is_verified_as_by_the_token_rule(p, q):
-    certain = np.eye(4)[q.argmax(axis=1)]
-    for rows in (q[:1], certain):
+    for rows in (q[:1], one_hot(q.argmax(axis=1), 4)):
         for draft, _ in drafts_of(rows):
-            given = draft, p[: len(rows) + 1], rows
-            token, block = outcomes(verify, *given), outcomes(verify_block, *given)
+            asked = draft, p[: len(rows) + 1], rows
+            token, block = outcomes(verify, *asked), outcomes(verify_block, *asked)
             assert total_variation(token, block) < 1e-12

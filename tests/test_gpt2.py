@@ -8,7 +8,6 @@ import functools
 import math
 import operator
 from types import SimpleNamespace
-from unittest import mock
 
 import numpy as np
 import pytest
@@ -31,27 +30,23 @@ SHAPES = [
     Config(7, 24, 4, 1, 1),
     Config(7, 24, 8, 8, 1),
 ]
-PLAIN, TILED = NUMPY, utils.get_backend("numpy", kernels="8x1")
-WHOLE = SimpleNamespace(xp=np, chunk=10**6)  # a cache with it attends in one part
-EXACT = utils.get_backend("numpy", kernels="8x1", exact=True)
+AS_LOADED = utils.get_backend()  # with its own products and threads
 
 
 @functools.cache
-def tiny_model(shape=0, seed=0, backend=PLAIN, dtype=np.float64, scale=0.3):
+def tiny_model(shape=0, seed=0, backend=NUMPY, dtype=np.float64, scale=0.3):
     return utils.random_model(SHAPES[shape], backend, dtype=dtype, seed=seed, scale=scale)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def short_blocks():
-    """`Model.read` reads even these short texts in several blocks, and `fresh` in one."""
+def short_parts():
+    """`Model.read` reads even these short texts in several parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(utils, "CHUNK", 5)
+        patch.setattr(gpt2, "CHUNK", 5)
         yield
 
 
-any_model = st.builds(
-    tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9), st.sampled_from([PLAIN, TILED])
-)
+any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9))
 # the machine may be busy: no deadline
 fast = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
@@ -60,16 +55,12 @@ def texts(model, n_min=1, n_max=24):
     return st.lists(st.integers(0, model.config.n_vocab - 1), min_size=n_min, max_size=n_max)
 
 
-def feed(model, ids, cache, n_last=None):  # [n_seq] -> [n_last, n_vocab]
-    """A pass over these ids as one part of attention, without Model.read's catch-up rule."""
-    with mock.patch.object(cache, "backend", WHOLE):
-        x = model.blocks(model.embed(ids, cache), [(cache, slice(0, len(ids)))])
-    cache.advance(x)
+def without_cache(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
+    """The definition: one pass over all ids, whose positions attend to each other."""
+    xp = model.backend.xp
+    attend = lambda layer, q, k, v: gpt2.dot_product_attention(q, k.swapaxes(1, 2), v, xp)
+    x = model.blocks(model.embed(ids, SimpleNamespace(ids=[])), attend)
     return model.logits(x[len(ids) - (len(ids) if n_last is None else n_last) :])
-
-
-def fresh(model, ids, n_last=None):  # [n_ids] -> [n_last, n_vocab]
-    return feed(model, ids, model.new_cache(), n_last)
 
 
 def nothing(model):
@@ -89,14 +80,18 @@ def golden(name):
         return {key.removeprefix(name + "_"): file[key] for key in file if key.startswith(name)}
 
 
-@pytest.mark.parametrize("name, backend", [("tiny", PLAIN), ("tiny", TILED), ("124M", PLAIN)])
+@pytest.mark.parametrize(
+    "name, backend",
+    [("tiny", NUMPY), pytest.param("124M", AS_LOADED, marks=pytest.mark.slow)],
+)
 def test_logits_are_those_of_transformers(name, backend):
     read, expected = recipe(CONFIGS[name]), golden(name)
     assert (read("wte.weight")[0, :4] == expected["first_draws"]).all(), (
         "NumPy draws other numbers than it did: run tests/support/make_golden.py"
     )
     model = utils.build_model(CONFIGS[name], read, backend, np.float32)
-    logits = np.stack([fresh(model, row) for row in expected["ids"]])
+    rows = [model.read(row.tolist(), model.new_cache(), len(row)) for row in expected["ids"]]
+    logits = np.stack(rows)
     assert_same(logits[..., expected["columns"]], expected["logits"], 1e-4)
     assert_same(logsumexp(logits), expected["logsumexp"], 1e-4)
     assert np.array_equal(logits.argmax(axis=-1), expected["argmax"])
@@ -125,45 +120,46 @@ def test_number_of_parameters():
 
 @fast
 @given(st.data())
-def test_a_draft_rolled_back_was_never_read(data):
-    """By setting the length, and nothing else: that is all the project does about a rejected draft.
-    The cache keeps the last hidden state of every position, and the logits follow from it.
-    """
-    model = data.draw(any_model)
-    ids, cache, rows = data.draw(texts(model)), model.new_cache(), []
-    for token in ids:
-        rows.append(feed(model, [token], cache)[0])
-        if draft := data.draw(texts(model, 0, model.config.n_ctx - cache.length)):
-            feed(model, draft, cache)
-            cache.length -= len(draft)
-    assert_same(np.array(rows), fresh(model, ids))
-    assert_same(model.logits(cache.hidden[: len(ids)]), fresh(model, ids))
+def test_a_cache_gives_the_logits_of_the_ids_whatever_it_read_before(data):
+    """Any texts in any order: the cache forgets what is not theirs, so it can never be stale."""
+    model, cache = data.draw(any_model), None
+    cache = model.new_cache()
+    ids = []
+    for _ in range(5):
+        # most often with a common beginning, as after a rejected draft
+        ids = ids[: data.draw(st.integers(0, len(ids)))]
+        ids = ids + data.draw(texts(model, 0, 24 - len(ids)))
+        n_last = data.draw(st.integers(0, len(ids)))
+        given_ids = data.draw(st.sampled_from([list, tuple, np.array]))(ids)
+        expected = without_cache(model, ids, n_last) if ids else nothing(model)
+        assert_same(model.read(given_ids, cache, n_last), expected)
+        assert cache.ids == ids
+        if ids:  # the last hidden state of every position is kept, and the logits follow from it
+            assert_same(model.logits(cache.hidden[1 : 1 + len(ids)]), without_cache(model, ids))
+        assert not cache.hidden[0].any()
 
 
 @fast
 @given(st.data())
 def test_texts_read_together_are_read_alone(data):
-    """Each with its own past, draft to forget, new ids and rows asked for."""
+    """Each with its own past, which it may have to forget, new ids and rows asked for."""
     model = data.draw(any_model)
     batch = [data.draw(texts(model, 0)) for _ in range(data.draw(st.integers(1, 4)))]
     caches, n_lasts = [model.new_cache() for _ in batch], []
     for ids, cache in zip(batch, caches):
         n_lasts.append(data.draw(st.integers(0, len(ids))))
-        known = ids[: data.draw(st.integers(0, len(ids) - n_lasts[-1]))]
-        to_forget = len(known) == len(ids) - n_lasts[-1]
-        wrong = data.draw(texts(model, 0, 24 - len(known))) if to_forget else []
-        if known + wrong:
-            feed(model, known + wrong, cache)
+        known = ids[: data.draw(st.integers(0, len(ids)))]
+        model.read(known + data.draw(texts(model, 0, 24 - len(known))), cache, n_last=0)
     together = read_together(model, batch, caches, n_lasts)
     for logits, ids, cache, n_last in zip(together, batch, caches, n_lasts):
-        assert_same(logits, fresh(model, ids, n_last) if ids else nothing(model))
-        assert cache.length == len(ids)
+        assert_same(logits, without_cache(model, ids, n_last) if ids else nothing(model))
+        assert cache.ids == ids
 
 
 @fast
 @given(st.data())
-def test_heads_shared_among_threads_are_the_heads(data):
-    """The heads of one text, or those of several in a row."""
+def test_work_shared_among_threads_is_the_work_of_one(data):
+    """The heads of one text, or the texts of a batch, in ranges of any lengths and order."""
     shape, cuts = data.draw(st.integers(0, len(SHAPES) - 1)), data.draw(st.sets(st.integers(1, 14)))
 
     def run_on_threads(function, n, size):
@@ -172,66 +168,23 @@ def test_heads_shared_among_threads_are_the_heads(data):
             function(a, b)
 
     alone = tiny_model(shape)
-    shared = dataclasses.replace(
-        alone, backend=dataclasses.replace(PLAIN, run_on_threads=run_on_threads)
-    )
+    backend = dataclasses.replace(NUMPY, run_on_threads=run_on_threads)
+    shared = dataclasses.replace(alone, backend=backend)
     batch = data.draw(st.lists(texts(alone), min_size=1, max_size=3))
     caches = [shared.new_cache() for _ in batch]
     for ids, logits in zip(batch, read_together(shared, batch, caches, list(map(len, batch)))):
-        assert_same(logits, fresh(alone, ids))
+        assert_same(logits, without_cache(alone, ids))
 
 
-@fast
-@given(st.data())
-def test_exact_logits_have_the_same_bits_however_a_text_is_read(data):
-    """In float32: rounding must not depend on how many positions share a pass."""
-    model = tiny_model(data.draw(st.integers(0, len(SHAPES) - 1)), 0, EXACT, np.float32)
-    ids, cache = data.draw(texts(model)), model.new_cache()
-    others = data.draw(st.lists(texts(model), max_size=3))
-    singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, len(ids) + 1)])
-    n_last = data.draw(st.integers(1, len(ids)))
-    assert np.array_equal(model.read(ids, cache, n_last), singly[-n_last:])
-    batch = [*others, ids]
-    caches, n_lasts = [model.new_cache() for _ in batch], [len(other) for other in batch]
-    assert np.array_equal(read_together(model, batch, caches, n_lasts)[-1], singly)
-
-
-@pytest.mark.parametrize("kernels", ["plain", "64x1", "64x2", "auto"])
-def test_exact_logits_have_the_same_bits_in_a_long_text(kernels):
-    """Also in a longer cache, in a batch of texts of several lengths, after a rejected draft."""
-    config = Config(n_vocab=50, n_ctx=300, n_embd=128, n_head=2, n_layer=2)
-    model = utils.random_model(config, utils.get_backend("numpy", kernels, exact=True), scale=0.1)
-    ids = np.random.default_rng(0).integers(0, 50, 300).tolist()
-    cache = model.new_cache()
-    singly = np.concatenate([model.read(ids[:end], cache) for end in range(1, 301)])
-    for n_positions, n_ids in ((300, 300), (287, 287), (300, 150), (17, 17)):
-        cache = model.new_cache(n_positions)
-        assert np.array_equal(model.read(ids[:n_ids], cache, n_ids), singly[:n_ids])
-        model.read([*ids[: n_ids - 9], *[3] * 9], cache, 9)  # a draft, which is rejected
-        assert np.array_equal(model.read(ids[:n_ids], cache, 9), singly[n_ids - 9 : n_ids])
-    lengths = (300, 1, 64, 211)
-    caches = [model.new_cache(n) for n in lengths]
-    together = read_together(model, [ids[:n] for n in lengths], caches, lengths)
-    assert all(np.array_equal(rows, singly[:n]) for rows, n in zip(together, lengths))
-
-
-@fast
-@given(st.data())
-def test_read_catches_up_from_any_cache(data):
-    """Model.read's contract: keep some of the text, go on differently, ask for enough rows."""
-    model = data.draw(any_model)
-    ids, cache, n_ctx = [], model.new_cache(), model.config.n_ctx
-    for _ in range(4):
-        n_kept = data.draw(st.integers(0, len(ids)))
-        more = data.draw(texts(model, 0, n_ctx - n_kept))
-        # then what the cache must forget has to be among the rows asked for
-        diverges = n_kept < len(ids)
-        ids = ids[:n_kept] + more
-        n_last = data.draw(st.integers(len(more) * diverges, len(ids)))
-        expected = fresh(model, ids)[len(ids) - n_last :] if ids else nothing(model)
-        given_ids = np.array(ids, int) if data.draw(st.booleans()) else ids
-        assert_same(model.read(given_ids, cache, n_last), expected)
-        assert cache.length == len(ids)
+def test_threads_of_their_own_compute_the_same():
+    config = Config(n_vocab=50, n_ctx=300, n_embd=64, n_head=4, n_layer=2)
+    alone, shared = (utils.random_model(config, one, scale=0.1) for one in (NUMPY, AS_LOADED))
+    batch = [np.random.default_rng(n).integers(0, 50, n).tolist() for n in (300, 150, 299)]
+    caches = [shared.new_cache() for _ in batch]
+    for ids, cache in zip(batch, caches):
+        shared.read(ids[:-3], cache, n_last=0)
+    for ids, logits in zip(batch, read_together(shared, batch, caches, [4, 4, 4])):
+        assert_same(logits, alone.read(ids, alone.new_cache(), 4), 1e-4)
 
 
 def test_read_reads_only_what_is_missing(monkeypatch):
@@ -240,11 +193,12 @@ def test_read_reads_only_what_is_missing(monkeypatch):
     watched = lambda model, new, cache: passes.append(new) or embed(model, new, cache)
     monkeypatch.setattr(gpt2.Model, "embed", watched)
     cache, text = model.new_cache(), list(range(10))
-    model.read(text[:6], cache, n_last=0)
-    model.read(text[:8], cache)  # the bonus token's case: two tokens are new, one row is asked for
-    # a rejected draft's case: two of the four rows were read before
-    model.read(text, cache, n_last=4)
-    assert passes == [text[:6], text[6:8], text[6:]]
+    model.read(text[:3], cache, n_last=0)
+    model.read(text[:5], cache)  # the bonus token's case: two tokens are new, one row is asked for
+    model.read(text[:5], cache, n_last=3)  # a row is not kept: the last tokens are read again
+    model.read([*text[:4], 9, 9], cache, n_last=2)  # a rejected draft's case
+    model.read(text, cache, n_last=0)  # in parts of CHUNK
+    assert passes == [text[:3], text[3:5], text[2:5], [9, 9], text[4:9], text[9:]]
 
 
 # ---------------------------------------------------------------- causality, limits
@@ -276,19 +230,19 @@ def test_no_position_sees_a_later_one(data):
     changed = data.draw(st.integers(1, len(ids) - 1))
     other = list(ids)
     other[changed] = (ids[changed] + data.draw(st.integers(1, n_vocab - 1))) % n_vocab
-    before, after = fresh(model, ids), fresh(model, other)
+    before, after = (model.read(one, model.new_cache(), len(ids)) for one in (ids, other))
     assert np.array_equal(before[:changed], after[:changed])
     assert not np.array_equal(before[changed], after[changed])
 
 
-@pytest.mark.parametrize("n_ids, n_last, n_read", [(25, 1, 24), (2, 3, 0), (2, -1, 0)])
-def test_what_cannot_be_read_is_refused(n_ids, n_last, n_read):
+@pytest.mark.parametrize("n_ids, n_last", [(25, 1), (2, 3), (2, -1)])
+def test_what_cannot_be_read_is_refused(n_ids, n_last):
     model = tiny_model()
     cache = model.new_cache()
-    cache.length = n_read
+    model.read([5, 6], cache)
     with pytest.raises(ValueError, match=rf"{n_ids} tokens for {n_last} rows .* context of 24"):
         model.read([3] * n_ids, cache, n_last)
-    assert cache.length == n_read  # and nothing was touched
+    assert cache.ids == [5, 6]  # and nothing was touched
 
 
 @pytest.mark.parametrize("wrong", [-1, -TINY.n_vocab, TINY.n_vocab, 10**6])
@@ -300,7 +254,7 @@ def test_an_id_that_is_no_token_is_refused(wrong):
     for ids in ([1, wrong], [1, 2, 3, wrong]):
         with pytest.raises(ValueError, match=str(wrong)):
             model.read(ids, cache)
-    assert_same(model.read([1, 2, 3], cache), fresh(model, [1, 2, 3], 1))  # the cache still holds
+    assert_same(model.read([1, 2, 3], cache), without_cache(model, [1, 2, 3], 1))
 
 
 @pytest.mark.parametrize(
@@ -309,7 +263,7 @@ def test_an_id_that_is_no_token_is_refused(wrong):
 def test_a_cache_holds_what_was_asked_for(asked, n_positions):
     cache = tiny_model(dtype=np.float32).new_cache(asked)
     assert cache.k.strides[2] // 64 % 2 == 1 and cache.k.strides[2] % 64 == 0
-    assert cache.k.shape[3] == cache.v.shape[2] == len(cache.hidden) == n_positions
+    assert cache.k.shape[3] == cache.v.shape[2] == len(cache.hidden) - 1 == n_positions
 
 
 # ---------------------------------------------------------------- strict arrays, one dtype
@@ -319,8 +273,7 @@ def reads(model):
     """Logits as a loop asks for them: prefill, a row, a draft's, after a rejection, the end."""
     text = [(7 * i) % model.config.n_vocab for i in range(model.config.n_ctx)]
     other, cache = text[:7] + [0] + text[8:], model.new_cache()
-    prefills = [(text[:5], 0), (text[:5], 0)]
-    steps = [*prefills, (text[:6], 1), (text[:10], 4), (other[:8], 1), (other, 3)]
+    steps = [(text[:5], 0), (text[:6], 1), (text[:10], 4), (other[:8], 1), (other, 3)]
     return [model.read(ids, cache, n_last) for ids, n_last in steps]
 
 

@@ -12,6 +12,7 @@ from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Config
 from sampling import (
+    RULES,
     NeuralDrafter,
     Rng,
     SamplingParams,
@@ -175,8 +176,6 @@ def test_logits_without_a_distribution_raise(to_probs, bad):
     logits = np.array([[3, 2, 1], bad], dtype=np.float32)
     with pytest.raises(FloatingPointError):
         to_probs(logits)
-    with pytest.raises(FloatingPointError):
-        sampling.highest_probability(logits[1:])
 
 
 @pytest.mark.parametrize("name, bad", [
@@ -264,7 +263,7 @@ def test_verify_draws_every_coin_anew():
 # ---------------------------------------------------------------- the loops: length and end
 
 
-@pytest.mark.parametrize("K", [1, 2, 4, 7, 50])
+@pytest.mark.parametrize("K", [1, 2, 7, 50])
 @pytest.mark.parametrize("n_tokens", [1, 2, 5, 20])
 @pytest.mark.parametrize("to_probs", [SamplingParams(), SamplingParams(1.0)], ids=["greedy", "T=1"])
 def test_exactly_the_tokens_asked_for(K, n_tokens, to_probs):
@@ -281,7 +280,6 @@ def test_exactly_the_tokens_asked_for(K, n_tokens, to_probs):
     "to_probs", [SamplingParams(), SamplingParams(1.0), SamplingParams(0.8, 20, 0.9)]
 )
 def test_a_perfect_draft_is_always_accepted(K, to_probs):
-    """Each round gives K + 1 tokens, which a stale draft cache would not reach."""
     rounds = run(18, K, to_probs, drafter=NeuralDrafter(TARGET, to_probs, Rng(0)))
     assert all(this_round.accepted == len(this_round.draft) for this_round in rounds)
     assert len(rounds) == -(-18 // (K + 1))
@@ -319,14 +317,18 @@ def test_token_zero_is_a_token_like_any_other():
     assert tokens(rounds) == [0] * 6 == tokens(run_alone(6, target=certain))
 
 
-def test_a_drafter_with_too_few_rows_of_q_is_refused_in_words():
-    class OneRow(NGramDrafter):
-        def propose(self, ids, k):
-            return [0] * k, one_hot([0], self.n_vocab)
+@pytest.mark.parametrize("n_more, rows_more", [(1, 1), (2, 2), (0, -1), (0, 1), (-1, 0)])
+@pytest.mark.parametrize("rule", RULES.values(), ids=RULES)
+def test_a_drafter_that_breaks_its_word_is_refused_in_one_line(n_more, rows_more, rule):
+    """More tokens than the k that it was asked for, or another number of rows of q."""
 
-    expected = r"proposed 3 tokens with 1 rows of q: expected a row for each token"
-    with pytest.raises(ValueError, match=expected):
-        run(12, 3, drafter=OneRow(TINY.n_vocab))
+    class Wrong(NGramDrafter):
+        def propose(self, ids, k):
+            return [0] * (k + n_more), one_hot([0] * (k + rows_more), self.n_vocab)
+
+    given = f"{3 + n_more} tokens with {3 + rows_more} rows of q; expected up to 3"
+    with pytest.raises(ValueError, match=f"^the drafter: {given}"):
+        run(12, 3, drafter=Wrong(TINY.n_vocab), rule=rule)
 
 
 @pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])
@@ -355,16 +357,27 @@ def test_an_autoregressive_round_holds_its_distribution():
         text += this_round.tokens
 
 
-def test_stop_condition_at_end_of_text_or_string():
-    encoder = Encoder(*tiny_vocabulary())
-    ids = encoder.encode("once the éx")
-    is_done = stop_condition(encoder, "the é")
-    first = [is_done(ids[:n]) for n in range(1, len(ids) + 1)].index(True)
-    assert first == len(encoder.encode("once the é")) - 1
-    assert is_done([5, encoder.end_of_text]) and not stop_condition(encoder)(ids)
-    the, on = encoder.encode("the"), encoder.encode("on")
-    assert len(the) == 1 and stop_condition(encoder, "h")(the)  # a token that holds more
-    assert len(on) == 2 and stop_condition(encoder, "on")(on)  # tokens of one byte
+ENCODER = Encoder(*tiny_vocabulary())
+
+
+def end_of(text, stop):
+    """How many tokens there are until the stop condition holds; None if it never does."""
+    ids, is_done = ENCODER.encode(text), stop_condition(ENCODER, stop)
+    return next((n for n in range(1, len(ids) + 1) if is_done(ids[:n])), None)
+
+
+def test_a_text_ends_with_end_of_text_or_the_token_that_completes_stop():
+    assert end_of("once the éx", "the é") == len(ENCODER.encode("once the é"))
+    assert stop_condition(ENCODER)([5, ENCODER.end_of_text]) and end_of("once the", "") is None
+    assert end_of("the", "h") == 1  # a token that holds more
+    assert end_of("ones", "on") == 2  # tokens of one byte
+    assert end_of("a\nb", "\n") == 2
+    assert end_of("日本", "本") == 6 and end_of("日本語", "語x") is None
+
+
+@pytest.mark.parametrize("text, n", [("日é🎉a", None), ("a\ufffdb", 4), ("🎉\ufffd", 7)])
+def test_a_stop_of_the_replacement_character_is_not_an_unfinished_character(text, n):
+    assert end_of(text, "\ufffd") == n
 
 
 @pytest.mark.parametrize("K, n_vocab, message", [(0, 259, "K = 0"), (1, 258, "258 and 259")])
@@ -383,8 +396,8 @@ def test_what_cannot_speculate(K, n_vocab, message):
     st.integers(0, 99),
 )
 def test_neural_drafts_are_drawn_from_their_q(ks, to_probs, seed):
-    """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft must not stay
-    in the cache behind it. Also in a second text by the same drafter.
+    """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft is forgotten.
+    Also in a second text by the same drafter.
     """
     rng, proposals = Rng(seed), []
 
@@ -409,18 +422,8 @@ def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
     short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
     drafter = NeuralDrafter(short, SamplingParams(1.0), Rng(0))
     drafter.prefill(ids, None)
-    assert drafter.cache.length == (n if drafted else 0)
+    assert drafter.cache.ids == (ids if drafted else [])
     draft, q = drafter.propose(ids, 4)
     assert len(draft) == len(q) == drafted
     if drafted:
         assert np.allclose(q[0], SamplingParams(1.0)(scores_of(short, ids))[0], atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "to_probs", [SamplingParams(), SamplingParams(0.3), SamplingParams(1.0, top_k=1)]
-)
-def test_a_draft_ends_below_the_confidence_and_not_at_it(to_probs):
-    top = SamplingParams(1.0)(scores_of(DRAFT, [1, 2, 3]))[0].max()
-    for confidence, n in ((top - 1e-6, 1), (top + 1e-6, 0)):
-        drafter = NeuralDrafter(DRAFT, to_probs, Rng(0), confidence)
-        assert len(drafter.propose([1, 2, 3], 1)[0]) == n

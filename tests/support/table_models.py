@@ -1,20 +1,17 @@
-"""Models whose distributions a test chooses, and settings of the loops, for exact distributions."""
+"""Models whose distributions a test chooses, and the exact distribution of what loops write."""
 
 from copy import deepcopy
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import strategies as st
 from toys import tokens_of
 
-from proving.enumeration import chain_rule, enumerate_branches, total_variation
-from sampling import RULES, SamplingParams, verify, verify_block
+from proof.enumerate import distribution, total_variation
+from sampling import SamplingParams, never, speculative, verify, verify_block
 
 EXACT = 1e-12
 EOS = 2
-rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
 
 FILTERS = {
     "T=1": SamplingParams(1.0),
@@ -74,11 +71,33 @@ def assert_same_distribution(found, expected):
     assert abs(sum(found.values()) - 1) < EXACT
 
 
-def assert_exact(run):
-    """The texts of a Run have the target's own distribution, under both rules."""
-    expected = chain_rule(run.pair.target, run.ids, run.n_tokens, run.to_probs, run.is_done)
-    for rule in RULES.values():
-        # a K that learns begins anew with each text
-        anew = lambda: replace(run, rule=rule, K=deepcopy(run.K))
-        found = enumerate_branches(lambda rng: tokens_of(anew().rounds(rng)))
-        assert_same_distribution(found, expected)
+def chain_rule(target, prompt, n_tokens, to_probs, is_done=never):
+    """{text: probability} of what the target writes after a prompt: the product of its rows."""
+    n_tokens = min(n_tokens, target.config.n_ctx - len(prompt))
+    texts, unfinished = {}, {(): 1.0}
+    for n in range(1, n_tokens + 1):
+        longer = {}
+        for text, mass in unfinished.items():
+            (p,) = to_probs(target.read([*prompt, *text], target.new_cache()))
+            longer |= {(*text, int(token)): mass * p[token] for token in np.flatnonzero(p)}
+        ended = {text for text in longer if n == n_tokens or is_done(text)}
+        texts |= {text: longer.pop(text) for text in ended}
+        unfinished = longer
+    return texts
+
+
+def assert_exact(
+    target, new_drafter, prompt, n_tokens, K, to_probs, is_done=never, rules=(verify, verify_block)
+):
+    """What the real loop writes has the target's own distribution, under each rule: every branch of
+    its samples and tosses is taken. new_drafter(rng) -> a drafter. Returns the distribution.
+    """
+    expected = chain_rule(target, prompt, n_tokens, to_probs, is_done)
+    for rule in rules:
+
+        def run(rng):  # a K that learns begins anew with each text
+            setting = prompt, n_tokens, deepcopy(K), to_probs, rng, is_done, rule
+            return tokens_of(speculative(target, new_drafter(rng), *setting))
+
+        assert_same_distribution(distribution(run), expected)
+    return expected
