@@ -127,8 +127,7 @@ def generate(
             break
 
     # compare
-    n_rows = 5 if K == "auto" else K + 1
-    compared = compare(turns, target, ids, to_probs, seed if coupled else None, n_rows)
+    compared = compare(turns, target, ids, to_probs, seed if coupled else None)
     results = {decoder: median_turn(turns[decoder]) for decoder in decoders}
     if json:
         print(dumps({"settings": flags, "prompt_token_ids": ids, **results, **compared}))

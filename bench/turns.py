@@ -139,10 +139,9 @@ def has_bug(
     """Return whether a greedy text of a variant differs from the plain one, and rounding does not
     explain it. batches: the prompts
     """
-    n_rows = variant[1] + 1  # of a pass that scores a draft
     for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
         for ids, a, b in zip(prompts, plain_repeats[-1]["texts"], repeats[-1]["texts"]):
             if a != b:
-                if explain_difference(target, ids, a, b, n_rows)["verdict"] == "bug":
+                if explain_difference(target, ids, a, b)["verdict"] == "bug":
                     return True
     return False

@@ -159,12 +159,11 @@ def decode_jobs(
         for line, result in zip(readable, decode_together(tasks, target)):
             line[decoder] = result
     to_probs = sampling_params(settings)
-    n_rows = 5 if settings["K"] == "auto" else settings["K"] + 1
     for line in readable:
         noise_seed = line["settings"]["seed"] if settings["coupled"] else None
         turns = {decoder: [line[decoder]] for decoder in decoders}
         ids = line["prompt_token_ids"]
-        line |= compare(turns, target, ids, to_probs, noise_seed, n_rows)
+        line |= compare(turns, target, ids, to_probs, noise_seed)
     return lines
 
 

@@ -63,13 +63,13 @@ def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = 
 
     moved: {name that another command has now: how to call it there}
     """
-    names = list(names)
-    name = word.replace("-", "_").strip("_")
+    name = word.lower().replace("-", "_").strip("_/")
     if name in moved:
         return ValueError(f"{kind} {word}: it is now python main.py {moved[name]}")
-    starts = [n for n in names if name and n.lower().lstrip("-/").startswith(name.lower())]
-    close = starts[:3] or difflib.get_close_matches(word, names, n=2, cutoff=0.7)
-    expected = " or ".join(close) or "one that --help lists"
+    known = {shown.lower().strip("-/"): shown for shown in names}
+    starts = [other for other in known if name and other.startswith(name)]
+    close = starts[:3] or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
+    expected = " or ".join(known[other] for other in close) or "one that --help lists"
     return ValueError(f"unknown {kind} {word!r}: expected {expected}")
 
 
@@ -211,8 +211,9 @@ def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> N
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # what the terminal cannot write becomes "?"
     warnings.showwarning = print_note  # type: ignore[assignment]
     code = run(sys.argv[1:], commands, moved)
-    try:
-        sys.stdout.flush()
-    except OSError:  # Python would try once more at its end, and complain
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # Python would try once more at its end, and complain
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     sys.exit(code)

@@ -102,8 +102,10 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:
-        line = "The two texts differ from token {position} on, which is a {verdict}: the two best "
-        line += "logits there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        line = (
+            "The two texts differ from token {position} on, which is a {verdict}: the two scores "
+        )
+        line += "there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print(line.format(**compared["difference"]))
     else:
         print("The two texts differ, as two samples from one distribution do.")

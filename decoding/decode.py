@@ -123,7 +123,7 @@ def warn_of_limits(draft: Any, length: int, K: int | str) -> None:
     if isinstance(draft, Medusa) and isinstance(K, int) and K > draft.config.n_places:
         n = draft.config.n_places
         warnings.warn(f"this Medusa has {n} heads: it drafts up to {n} tokens a round, not {K}")
-    if draft and length > draft.config.n_ctx + 1:
+    if draft and length > draft.config.n_ctx + 2:  # the last token is the target's own
         n_ctx = draft.config.n_ctx
         warnings.warn(f"the draft reads {n_ctx} tokens, prompt included: after these it is silent")
 
@@ -196,13 +196,12 @@ def compare(
     ids: list[int],
     to_probs: SamplingParams,
     noise_seed: int | None = None,
-    n_rows: int = 5,
 ) -> dict[str, Any]:
     """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
     "identical"}, and "difference" if the texts should be equal and are not. {} of a single decoder.
 
     turns: {decoder: [what `decode` returned]}; ids: of the prompt; noise_seed: of the noise that
-    draft and target share, or None; n_rows: of a speculative pass, K + 1
+    draft and target share, or None
     """
     if len(turns) < 2:
         return {}
@@ -215,10 +214,8 @@ def compare(
         "identical": first == second,
     }
     if first != second and (to_probs.greedy or noise_seed is not None):
-        from decoding.text_difference import explain_difference, shared_noise_scores  # rare
+        from decoding.text_difference import explain_difference  # rare
 
-        score = None  # greedy: the logits themselves
-        if noise_seed is not None:
-            score = partial(shared_noise_scores, to_probs, noise_seed)
-        compared["difference"] = explain_difference(target, ids, first, second, n_rows, score)
+        texts = ids, first, second
+        compared["difference"] = explain_difference(target, *texts, to_probs, noise_seed)
     return compared

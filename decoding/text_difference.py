@@ -1,6 +1,5 @@
 """Why two texts differ that should be equal: rounding, or a bug."""
 
-from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
@@ -9,6 +8,8 @@ import numpy as np
 from decoding.coupled import noisy_log_probs
 from gpt2 import Model
 from sampling import SamplingParams
+
+MOST_ROWS = 9  # of the passes that are compared
 
 
 def first_difference(first: list[int], second: list[int]) -> int | None:
@@ -28,54 +29,44 @@ def explain_difference(
     ids: list[int],
     first: list[int],
     second: list[int],
-    n_rows: int,
-    score: Callable | None = None,
+    to_probs: SamplingParams = SamplingParams(),
+    noise_seed: int | None = None,
 ) -> dict[str, Any]:
-    """Explain why two texts differ that should be equal, by the scores at the first difference.
+    """Explain why two texts differ that should be equal, by the scores of the two tokens at their
+    first difference: the logits, or under shared noise log p plus noise.
 
-    ids: of the prompt; first: the autoregressive text; second: the speculative one, whose passes
-    had up to n_rows rows. score: a function (logits [n_vocab], position) -> scores [n_vocab], of
-    which a decoder takes the largest; None if it takes the largest logit
+    ids: of the prompt; first: the autoregressive text; second: the speculative one. noise_seed: of
+    the noise that draft and target share, or None
 
-    Returns {"position": index of the first difference, "gap": between the two best scores,
-    "float_error": of these scores, "verdict": "tie" or "bug"}. One pass over one row decided the
-    first text, one of up to n_rows rows the second, in which the row may have been any. All of them
-    are computed again. The float error is the largest difference between them, and at least one
-    rounding of the largest score. A gap of up to twice this error is a tie, which rounding may
-    break either way; a larger gap is a bug.
+    Returns {"position": index of the first difference, "gap": between the scores of the two tokens,
+    "float_error": of a score, "verdict": "tie" or "bug"}. A pass over several rows rounds otherwise
+    than a pass over one. So this position is computed in passes over 1, 2, 3, ... rows; the float
+    error is the largest difference between them, and at least what a sum of n_embd products is off
+    by. A gap of up to twice this error is a tie, which rounding may break either way. A larger gap
+    is a bug, and so is a text that ends early.
     """
     position = first_difference(first, second)
     if position is None:
         raise ValueError("the two texts are equal: expected a difference")
-    text = ids + first[:position]
-    cache = target.new_cache()
-    for end in range(len(ids) - 1, len(text)):  # as the autoregressive loop reads
-        target.read(text[:end], cache, n_last=0)
-    rows = [target.read(text, cache)[0]]
-    continued = text + second[position : position + n_rows - 1]
-    for n in range(2, n_rows + 1):
-        for row in range(n):  # a pass over n rows, of which this one decided
-            end = len(text) + n - 1 - row
-            if n <= end <= len(continued):
-                rows.append(target.read(continued[:end], cache, n_last=n)[row])
-    if score:
-        rows = [score(row, len(text)) for row in rows]
+    text, cache = ids + first[:position], target.new_cache()
+    rest = second[position : position + MOST_ROWS - 1]
+    rows = [target.read(text + rest[:n], cache, n_last=n + 1)[0] for n in range(len(rest) + 1)]
+    logits = scores = np.array(rows)  # [n_passes, n_vocab]
+    # each addition rounds; of n of them, some up and some down, about the square root of n remain
+    error = target.config.n_embd**0.5 * np.finfo(logits.dtype).eps * abs(logits.max())
+    if noise_seed is not None and not to_probs.greedy:
+        p = to_probs(logits)
+        scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
+        error /= to_probs.temperature
     # a removed token has a score of minus infinity; the difference of two of them would be NaN
-    scores = np.maximum(rows, -1e4)  # [n_passes, n_vocab]; the first pass had one row
-    epsilon = np.finfo(scores.dtype).eps
-    error = max(np.ptp(scores, axis=0).max(), epsilon * abs(scores).max())
-    second_best, best = np.sort(scores[0])[-2:]
-    gap = best - second_best
+    scores = np.maximum(scores, -1e4)
+    error = max(error, np.ptp(scores, axis=0).max())
+    tokens = first[position : position + 1] + second[position : position + 1]
+    one, other = scores[0, tokens] if len(tokens) == 2 else np.sort(scores[0])[-2:]
+    gap = abs(one - other)
     return {
         "position": position,
         "gap": float(gap),
         "float_error": float(error),
-        "verdict": "tie" if gap <= 2 * error else "bug",
+        "verdict": "tie" if gap <= 2 * error and len(tokens) == 2 else "bug",
     }
-
-
-def shared_noise_scores(to_probs: SamplingParams, seed: int, logits, position: int):
-    """The scores that `explain_difference` compares under shared noise: log probability plus noise.
-    [n_vocab] -> [n_vocab]. position: of the token to choose
-    """
-    return noisy_log_probs(to_probs(logits[None])[0], seed, position)

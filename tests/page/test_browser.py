@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from browsers import assert_readable, wait_for
 from decoding.drafts import HeadDraft
+from experiments.benchmark.intervals import drafting_share
 from heads import MEDUSA, toy_head
 from live import PROMPT, RUNS, loaded, unheard
 
 from checkpoints.output import write_atomically
 from decoding.theory import speedup
-from experiments.benchmark.intervals import drafting_share
 from page import rule_comparison, runs
 from page.report import page_of
 from page.runs import ANSWERS, Request, answers_of, compute_saved_page

@@ -72,12 +72,11 @@ def pair(tmp_path_factory):
     # finite weights whose products are not
     huge = {"ln_f.bias": np.full_like(target["ln_f.bias"], 3e38)}
     write_checkpoint(folder / "huge", CONFIG, target | huge)
-    longer = write_checkpoint(folder / "more words", dataclasses.replace(CONFIG, n_vocab=260))
-    (longer / "vocab.json").write_text(json.dumps(tiny_vocabulary()[0] | {"ab": 259}))
-    with longer.joinpath("merges.txt").open("a") as merges:
-        merges.write("a b\n")
-    # more tokens than its vocabulary
-    write_checkpoint(folder / "wide", dataclasses.replace(CONFIG, n_vocab=260))
+    # a context that ends before the target's
+    shorter = dataclasses.replace(CONFIG, n_ctx=40)
+    write_checkpoint(folder / "short", shorter, target | {"wpe.weight": target["wpe.weight"][:40]})
+    some = [tiny_vocabulary()[0][symbol] for symbol in "Ċab"]
+    write_checkpoint(folder / "lines", CONFIG, likely(tensors_of(5, letters=False), some))
     return folder
 
 
@@ -90,7 +89,7 @@ def program(capsys, monkeypatch):
         capsys.readouterr()
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("always")
+                warnings.simplefilter("default")
                 code = command.run([*map(str, words)], main.COMMANDS, main.MOVED)
         except SystemExit as stop:  # a command's own code
             code = stop.code

@@ -1,0 +1,316 @@
+"""From words to the call of a command, and to an exit code."""
+
+import dataclasses
+import importlib
+import inspect
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+from typing import Literal
+
+import pytest
+from command_line import (
+    COMMAND,
+    CONFIG,
+    ENVIRONMENT,
+    likely,
+    process,
+    python,
+    running,
+    shell,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toys import random_tensors, write_checkpoint
+
+import main
+from cli.command import flags_of, print_error, printable, run
+
+called = []
+
+
+def paint(
+    *words: str,
+    name: str = "x",
+    width: int = 3,
+    height: float = 1.5,
+    K: int | Literal["auto"] = 4,
+    colour: Literal["red", "dark blue"] = "red",
+    fast: bool = False,
+):
+    """Paint words.
+
+    Flags:
+        name: of the painting, --width wide
+        width: in metres
+        height: in metres
+        K: of it
+        colour: of all
+        fast: or not
+    """
+    called.append((words, name, width, height, K, colour, fast))
+
+
+def frame(file: str, *, size: int = 1):
+    """Frame a file."""
+    called.append((file, size))
+
+
+COMMANDS = {"paint": paint, "frame": frame, "main": "main"}
+MOVED = {"brush": "frame FILE"}
+
+
+def outcome(*words):
+    """What the command was called with, or the error in one line."""
+    called.clear()
+    errors = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", errors)
+        code = run([*words], COMMANDS, MOVED)
+    said = errors.getvalue()
+    if code == 0:
+        assert said == ""
+        (found,) = called
+        return found
+    assert code == 2 and called == [] and said.startswith("error: ") and said.count("\n") == 1
+    return said[7:-1]
+
+
+DEFAULTS = ((), "x", 3, 1.5, 4, "red", False)
+
+
+@pytest.mark.parametrize("words, expected", [
+    ([], DEFAULTS),
+    (["paint"], DEFAULTS),
+    (["--width", "5"], ((), "x", 5, 1.5, 4, "red", False)),
+    (["paint", "a", "--K=auto", "b"], (("a", "b"), "x", 3, 1.5, "auto", "red", False)),
+    (["--K=7", "--colour=dark blue"], ((), "x", 3, 1.5, 7, "dark blue", False)),
+    (["--fast", "--height", "-2e3"], ((), "x", 3, -2000.0, 4, "red", True)),
+    (["--fast=False", "--width=-1"], ((), "x", -1, 1.5, 4, "red", False)),
+    (["--width=1", "--width=2"], ((), "x", 2, 1.5, 4, "red", False)),  # the last counts
+    (["paint", "123", "None", "[1]"], (("123", "None", "[1]"), *DEFAULTS[1:])),
+    (["frame", "1e5"], ("1e5", 1)),
+    (["frame", "--size", "2", "a=b"], ("a=b", 2)),
+])  # fmt: skip
+def test_words_become_the_values_of_their_annotations(words, expected):
+    found = outcome(*words)
+    assert found == expected and [*map(type, found)] == [*map(type, expected)]
+
+
+# what a shell, or Fire, could take for something else
+TEXTS = [
+    *"123 -5 1e5 None True [1,2] a,b {'a':1} a=b = - -- --- -x --K --K=5 --help -h --fast".split(),
+    *r"--name --name=x paint ' 'quoted' \n $HOME %s @file __class__ self".split(),
+    *(
+        "",
+        " ",
+        " two  spaces ",
+        "two\nlines\n",
+        "tab\t",
+        "\x1b[0m",
+        "- item",
+        "é 日本 🎉",
+        '"',
+        "#",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=ascii)
+def test_a_text_is_text_whatever_it_looks_like(text):
+    """The word after a flag is its value, as in --prompt --help."""
+    for words in ([f"--name={text}"], ["--name", text], ["paint", "--name", text, "--fast"]):
+        assert outcome(*words)[1] == text
+    if not text.startswith("-"):
+        assert outcome("frame", text) == (text, 1)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.text(), st.text())
+def test_any_texts(name, word):
+    if not word.startswith("-"):
+        assert outcome("paint", f"--name={name}", word)[:2] == ((word,), name)
+
+
+@pytest.mark.parametrize("words, said", [
+    ("--width", "--width: expected a value after it"),
+    ("--width x", "--width 'x': expected a whole number"),
+    ("--width 1.5", "--width '1.5': expected a whole number"),
+    ("--width=", "--width '': expected a whole number"),
+    ("--width " + "9" * 5000, f"--width '{'9' * 40}...': expected a whole number"),
+    ("--height 1,5", "--height '1,5': expected a number"),
+    ("--K auto2", "--K 'auto2': expected a whole number or auto"),
+    ("--colour blue", "--colour 'blue': expected red or dark blue"),
+    ("--fast=maybe", "--fast 'maybe': expected no value"),
+    ("--widht 3", "unknown flag '--widht': expected --width"),
+    ("--k 3", "unknown flag '--k': expected --K"),
+    ("-K 3", "unknown flag '-K': expected --K"),
+    ("--c red", "unknown flag '--c': expected --colour"),
+    ("--quiet", "unknown flag '--quiet': expected one that --help lists"),
+    ("-- --help", "unknown flag '--': expected one that --help lists"),
+    ("--bru\x1b[2Jsh", r"unknown flag '--bru\x1b[2Jsh': expected one that --help lists"),
+    ("--brush=3", "flag --brush: it is now python main.py frame FILE"),
+    ("paint --brush=3", "unknown flag '--brush': expected one that --help lists"),
+    ("frame", "frame: missing a required argument: 'file'; try --help"),
+    ("frame a b", "frame a b: too many positional arguments; try --help"),
+    ("frme a", "unknown command 'frme': expected frame"),
+    ("nothing", "unknown command 'nothing': expected one that --help lists"),
+    ("help nothing", "unknown command 'nothing': expected one that --help lists"),
+])  # fmt: skip
+def test_what_cannot_be_read_is_one_line_before_anything_runs(words, said):
+    assert outcome(*words.split(" ")) == said
+
+
+def test_help_is_the_docstring_with_the_flags(capsys):
+    pages = []
+    for words in (["--help"], ["-h"], ["help", "paint"], ["paint", "a", "--width", "3", "-h"]):
+        called.clear()
+        assert run(words, COMMANDS, MOVED) == 0 and not called
+        pages.append(capsys.readouterr().out)
+    assert {*pages} == {pages[0]}
+    assert pages[0].splitlines() == [
+        "Paint words.", "", "Flags:",
+        "    --name (x): of the painting, --width wide",
+        "    --width (3): in metres", "    --height (1.5): in metres", "    --K (4): of it",
+        "    --colour (red): of all", "    --fast: or not",
+    ]  # fmt: skip
+
+
+def function_of(name):
+    command = main.COMMANDS[name]
+    return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
+
+
+@pytest.mark.parametrize("name", list(main.COMMANDS))
+def test_every_command_describes_each_of_its_flags_once(program, name):
+    flags, done = flags_of(function_of(name)), program(name, "--help")
+    assert done.code == 0 and re.findall(r"(?m)^    --(\w+)\b.*: \S", done.out) == [*flags]
+    for flag in flags.values():
+        assert flag.annotation is not inspect.Parameter.empty
+        assert flag.default is not inspect.Parameter.empty
+
+
+def test_generate_names_the_other_commands_and_those_that_have_its_old_flags(program):
+    _, _, others = program("--help").out.partition("Other commands")
+    assert {*main.COMMANDS} - {"generate", "version"} <= {*re.findall(r"\w+", others)}
+    assert len(flags_of(main.generate)) <= 20
+    for flag, where in main.MOVED.items():
+        assert flag not in flags_of(main.generate)
+        command, *words = where.split()
+        assert command in main.COMMANDS
+        for word in words:
+            assert not word.startswith("--") or word[2:] in flags_of(function_of(command))
+        assert_moved = program(f"--{flag}=x")
+        assert assert_moved.code == 2 and f"python main.py {where}" in assert_moved.err
+
+
+def test_version(program):
+    assert program("version").out == main.VERSION + "\n"
+
+
+# ---------------------------------------------------------------- exit codes
+
+
+@pytest.mark.parametrize("error, code", [
+    (ValueError("a"), 2), (OSError(28, "full", "x"), 2), (MemoryError(), 2),
+    (KeyboardInterrupt, 130), (BrokenPipeError(), 141),
+    (ModuleNotFoundError("a", name="torch"), 2), (OverflowError("a"), 2),
+])  # fmt: skip
+def test_what_its_user_can_put_right_is_one_line(capsys, error, code):
+    def broken():
+        raise error
+
+    assert run([], {"broken": broken}, {}) == code
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == (code == 2) and "Traceback" not in err
+
+
+def test_a_bug_keeps_its_traceback():
+    def broken():
+        {}["a"]
+
+    with pytest.raises(KeyError):
+        run([], {"broken": broken}, {})
+
+
+@given(st.text(st.characters(exclude_categories=())))
+def test_any_message_is_one_printable_line(text):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stderr", errors := io.StringIO())
+        print_error(ValueError(text))
+    line = errors.getvalue()
+    assert line.startswith("error: ") and line[:-1].isprintable() and line[-1] == "\n"
+    assert printable(text).isprintable()
+
+
+def test_an_error_of_a_file_names_it(capsys):
+    print_error(PermissionError(13, "Permission denied", "a\nfile"))
+    print_error(OSError(28, "No space left on device"))
+    assert capsys.readouterr().err.splitlines() == [
+        r"error: a\nfile: Permission denied",
+        "error: output: No space left on device",
+    ]
+
+
+# ---------------------------------------------------------------- real processes
+
+SHORT = "--n_tokens_to_generate=2", "--prompt=é 日"
+
+
+def test_an_output_that_knows_only_ascii(pair):
+    done = process(pair, *SHORT, "--stream", environment={"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.count(b"Text = ? ?") == 2
+
+
+def test_a_pipe_that_is_closed_early(pair):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = process(pair, *SHORT, stdout=writer)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "streams, flags, code, said",
+    [
+        ("<&- >&-", "--prompt=-", 0, b""),
+        ("2>&-", "--K=0", 2, b""),
+        ("2>/dev/full", "--prompt=a --draft_model_size=short --n_tokens_to_generate=50", 0, b""),
+        (">/dev/full", "--json", 2, b"error: output: No space left on device\n"),
+        (">/dev/full", "--stream", 2, b"error: output: No space left on device\n"),
+    ],
+)
+def test_a_stream_that_is_closed_or_full(pair, streams, flags, code, said):
+    done = shell(f'"$0" "$@" {flags} {streams}', pair, *SHORT)
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+def test_interrupted_while_it_writes(tmp_path):
+    # takes seconds to fill, and less than an output buffer
+    config = dataclasses.replace(CONFIG, n_ctx=4000, n_layer=8)
+    write_checkpoint(tmp_path / "17M", config, likely(random_tensors(config), list(range(64, 90))))
+    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
+    # a background job may ignore it
+    options["preexec_fn"] = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)
+    flags = "--draft_model_size=ngram --stream --prompt= --n_tokens_to_generate=3900".split()
+    with running([*COMMAND, f"--models_dir={tmp_path}", *flags], **options) as writer:
+        # the title, and the first words: they arrive while the rest is written
+        begin = writer.stdout.read(80)
+        writer.send_signal(signal.SIGINT)
+        # communicate() would lose what read(80) has buffered
+        out, err = writer.stdout.read(), writer.stderr.read()
+        writer.wait(60)
+    assert begin.startswith(b"Autoregressive Decode\n") and b"Text = " in begin
+    assert (writer.returncode, err) == (130, b"") and b"Time = " not in out
+
+
+def test_what_is_not_installed_is_named():
+    program = "import runpy, sys; sys.modules['regex'] = None; "
+    program += "runpy.run_path('main.py', run_name='__main__')"
+    done = python("-c", program)
+    message = "error: regex is not installed: pip install regex\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
