@@ -21,7 +21,7 @@ from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.search import find_folder, locate
-from checkpoints.vocabulary import load_encoder, require_vocabulary
+from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from gpt2 import Config, Model, nested
 
 # ---------------------------------------------------------------- backends
@@ -202,15 +202,14 @@ def find_sources(sizes, models_dir, weights, download):
 def stored_sources(sizes, models_dir, download):
     """What find_sources returns and raises, for model folders. download: fetch missing ones."""
     folders = [find_folder(size, models_dir, download) for size in sizes]
+    configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
     encoder = load_encoder(folders[0])
     for size, folder in zip(sizes[1:], folders[1:]):
         if load_encoder(folder) != encoder:
-            raise InputError(
+            raise ValueError(
                 f"draft {size} and target {sizes[0]} have different vocabularies: they cannot pair"
             )
-    configs = [read_config(folder) for folder in folders]
-    for folder, config in zip(folders, configs):
-        require_vocabulary(folder, config, encoder)
+    configs = [fit_vocabulary(*of, encoder) for of in zip(folders, configs)]
     reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     return configs, reads, encoder
 

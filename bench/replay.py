@@ -14,7 +14,7 @@ from bench.intervals import ratio, ratio_interval
 from bench.table import markdown_table, number
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from decoding.decode import NGRAM
 from decoding.heads import HEADS
 from decoding.ngrams import NGramDrafter

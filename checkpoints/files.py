@@ -1,29 +1,30 @@
-"""What all of checkpoints/ uses: reading a folder's small files, and checksums of large ones.
-
-A file that cannot be opened, read or written is an OSError with its name in it.
-"""
+"""What all of checkpoints/ uses: small files of a folder, and checksums of large ones."""
 
 import hashlib
 import json
-import math
+from collections.abc import Iterable
 from pathlib import Path
 
-from checkpoints.errors import InputError
+LFS = b"version https://git-lfs.github.com/spec/v1"
+OTHERS = {  # {pattern: what it is}, of files that cannot be read here, to name what was found
+    "*.gguf": "llama.cpp's format",
+    "ggml-model*": "ggml's format",
+    "adapter_*": "a LoRA adapter: merge it into its model",
+    "ckpt.pt": "nanoGPT's checkpoint",
+    "tf_model.h5": "Keras weights",
+    "flax_model.msgpack": "Flax weights",
+    "*.onnx": "ONNX",
+    "onnx": "a folder of ONNX files",
+    "*.npz": "NumPy arrays",
+    "*.fp16.*": "a variant: rename it",
+    "vocab.txt": "BERT's WordPiece vocabulary",
+    "*.model": "a SentencePiece vocabulary",
+    "checkpoint-*": "a step of a training: give this folder",
+}
 
 
-def name_of(model):
-    """The name of a model for output, without a path of this machine.
-
-    >>> name_of("124M"), name_of("models/mine"), name_of("/home/me/models/mine")
-    ('124M', 'models/mine', 'mine')
-    """
-    return Path(model).name if Path(model).is_absolute() else model
-
-
-def digest(files, algorithm: str) -> str:
-    """Hash the contents of [Path], one after the other, and return the hash in hexadecimal.
-    algorithm: a name of hashlib. Raises OSError.
-    """
+def digest(files: Iterable[Path], algorithm: str) -> str:
+    """Hash the contents of files, one after the other, in hexadecimal. algorithm: of hashlib."""
     state = hashlib.new(algorithm, usedforsecurity=False)
     for path in files:
         with path.open("rb") as file:
@@ -32,45 +33,46 @@ def digest(files, algorithm: str) -> str:
     return state.hexdigest()
 
 
-def sha256_of(files):
-    """Hash the contents of [Path], one after the other. Returns the SHA-256 in hexadecimal."""
+def sha256_of(files: Iterable[Path]) -> str:
+    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
     return digest(files, "sha256")
 
 
-def first_of(folder, *names):
-    """Return the Path of the first of these names that is a file in the folder, a Path. Raises
-    InputError if none is.
+def first_of(folder: Path, *names: str) -> Path:
+    """The first of these names that is a file in the folder. Raises ValueError, which names what
+    else was found, if none is; and for a pointer that Git LFS left in the place of a file.
     """
-    for name in names:
-        if (folder / name).is_file():
-            return folder / name
-    raise InputError(f"{folder}: has no {' or '.join(names)}; a model folder needs one")
+    for path in (folder / name for name in names):
+        if path.is_file():
+            with path.open("rb") as file:
+                if file.read(len(LFS)) == LFS:
+                    raise ValueError(f"{path}: is only a pointer of Git LFS; use git lfs pull")
+            return path
+    found = [f"{p.name} is {what}" for name, what in OTHERS.items() for p in folder.glob(name)]
+    hint = "; ".join(found[:3]) or "a model folder needs one"
+    raise ValueError(f"{folder}: has no {' or '.join(names)}; {hint}")
 
 
-def strict_json(text):
-    """Parse a JSON text, str or bytes. Raises ValueError, also for numbers that JSON does not have,
-    such as NaN.
-    """
-
-    def finite(number):  # text -> float
-        if not math.isfinite(float(number)):  # NaN, Infinity, and numbers as large as 1e999
-            raise ValueError(f"{number} is no number of JSON")
-        return float(number)
-
-    return json.loads(text, parse_float=finite, parse_constant=finite)
-
-
-def read_json(path, optional=False):
-    """Read the JSON object in the file at a Path, as a dict; {} if the file is optional and not
-    there. Raises InputError if it holds anything else, OSError if it cannot be read.
+def read_json(path: Path, optional: bool = False) -> dict:
+    """Read the JSON object in a file; {} if the file is optional and not there. Raises ValueError
+    if it holds anything else.
     """
     if optional and not path.is_file():
         return {}
     try:
-        value = strict_json(path.read_bytes())
+        value = json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"{path}: cannot be read as JSON ({reason}); fetch it again") from None
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path}: cannot be read as JSON ({reason}); fetch it again") from None
     if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object")
+        raise ValueError(f"{path}: expected a JSON object")
     return value
+
+
+def name_of(model: str) -> str:
+    """The name of a model for output, without a path of this machine.
+
+    >>> name_of("124M"), name_of("models/mine"), name_of("/home/me/models/mine")
+    ('124M', 'models/mine', 'mine')
+    """
+    return Path(model).name if Path(model).is_absolute() else model

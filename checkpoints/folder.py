@@ -1,169 +1,164 @@
-"""What a checkpoint folder holds: which files, the shape of the model, its tensors.
-
-Everything that cannot be used raises InputError.
+"""What a checkpoint folder holds: which files, the shape of the model, its tensors. Everything that
+cannot be used raises ValueError.
 """
 
+import math
 import re
+import warnings
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 
-from checkpoints.errors import InputError
 from checkpoints.files import first_of, read_json
-from checkpoints.formats import safetensors
-from checkpoints.limits import Limits
-from checkpoints.registry import TF_DATA, TF_INDEX
+from checkpoints.formats import pytorch, safetensors, tf_checkpoint
+from checkpoints.formats.shards import read_shards, shard_paths
+from checkpoints.formats.tensor import Tensor
+from checkpoints.registry import SIZES
 from gpt2 import Config
 
-SHARDS_INDEX = "model.safetensors.index.json"
-
-
-def read_tf_checkpoint(path):
-    """Read OpenAI's .index file at a Path: {name: Tensor}. Only here its reader is needed."""
-    from checkpoints.formats.tf_checkpoint import read_table
-
-    return read_table(path)
-
-
-WEIGHTS = {
+WEIGHTS = {  # {name: function that reads its tensors}, the preferred first
     "model.safetensors": safetensors.read_table,
-    SHARDS_INDEX: safetensors.read_sharded,
-    TF_INDEX: read_tf_checkpoint,
+    "model.safetensors.index.json": partial(read_shards, read_table=safetensors.read_table),
+    "pytorch_model.bin": pytorch.read_table,
+    "pytorch_model.bin.index.json": partial(read_shards, read_table=pytorch.read_table),
 }
-PARTS = [
-    ("config.json", "hparams.json"),
-    ("vocab.json", "encoder.json"),
-    ("merges.txt", "vocab.bpe"),
-    tuple(WEIGHTS),
-]
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json")
-MASK = r"h\.\d+\.attn\.(masked_)?bias"  # Hugging Face's name of a causal mask
+CONFIGS = ("config.json", "hparams.json")
+PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
+# causal masks, and heads that a language model does not use
+UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
 
-MAX_DIMENSION = 10**7
-MAX_LAYERS = 1000
-NUMBERS = {  # {field of gpt2.Config: (Hugging Face's name, what it may be)}
-    "n_vocab": ("vocab_size", Limits(2, MAX_DIMENSION, whole=True)),
-    "n_ctx": ("n_positions", Limits(1, MAX_DIMENSION, whole=True)),
-    "n_embd": ("n_embd", Limits(2, MAX_DIMENSION, whole=True)),  # one column makes no matrix
-    "n_head": ("n_head", Limits(1, MAX_DIMENSION, whole=True)),
-    "n_layer": ("n_layer", Limits(1, MAX_LAYERS, whole=True)),
+NUMBERS = {  # {field of gpt2.Config: (its names, the preferred first; the least; the most)}
+    "n_vocab": (("vocab_size", "n_vocab"), 2, 10**7),
+    "n_ctx": (("n_positions", "max_position_embeddings", "n_ctx"), 1, 10**7),
+    "n_embd": (("n_embd", "hidden_size"), 2, 10**7),  # one column makes no matrix
+    "n_head": (("n_head", "num_attention_heads"), 1, 10**7),
+    "n_layer": (("n_layer", "num_hidden_layers"), 1, 1000),
 }
-SUPPORTED = {  # {name in config.json: [value]}, all that gpt2.py computes besides numbers
-    "model_type": ["gpt2"],
-    "activation_function": ["gelu_pytorch_tanh", "gelu_new"],
-    "scale_attn_weights": [True],
-    "scale_attn_by_inverse_layer_idx": [False],
-    "tie_word_embeddings": [True],
+TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate")
+EXACT_GELU = ("gelu", "gelu_python")
+SUPPORTED = {  # {name in config.json: the values that can be computed}, besides numbers
+    "model_type": ("gpt2",),
+    "activation_function": TANH_GELU + EXACT_GELU,
+    "scale_attn_weights": (True, False),
+    "scale_attn_by_inverse_layer_idx": (True, False),
+    "add_cross_attention": (False,),
+    "quantization_config": (None,),
+    "quantization": (None,),
 }
 
 # ---------------------------------------------------------------- which files
 
 
-def missing_files(folder):
-    """The files that a folder (Path) lacks, a list of str such as "config.json or hparams.json".
-    Raises InputError if an index of weights is damaged.
-    """
-    missing = []
-    for names in PARTS:
-        if not any((folder / name).is_file() for name in names):
-            missing.append(" or ".join(names))
-    weights = [folder / name for name in WEIGHTS if (folder / name).is_file()]
-    if weights:
-        others = other_weights_files(weights[0])
-        missing += [path.name for path in others if not path.is_file()]
-    return missing
+def tokenizer_files(folder: Path) -> list[Path]:
+    """tokenizer.json, else the vocabulary and the merges."""
+    vocabulary = first_of(folder, "tokenizer.json", "vocab.json", "encoder.json")
+    if vocabulary.name == "tokenizer.json":
+        return [vocabulary]
+    return [vocabulary, first_of(folder, "merges.txt", "vocab.bpe")]
 
 
-def other_weights_files(path):
-    """If the file at a Path is only an index of weights, the Paths of the files with the weights as
-    a list; else []. Raises InputError if the index is damaged.
-    """
-    if path.name == SHARDS_INDEX:
-        return sorted({*safetensors.read_shard_paths(path).values()})
-    if path.name == TF_INDEX:
-        return [path.with_name(TF_DATA)]
-    return []
+def weights_files(folder: Path) -> list[Path]:
+    """All files with the weights of a folder. The first, which is there, is the one to open."""
+    note = folder / "checkpoint"  # of TensorFlow, which names the newest
+    text = note.read_text(errors="replace") if note.is_file() else ""
+    indexes = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
+    indexes = indexes or [path.stem for path in folder.glob("*.index")] or ["model.ckpt"]
+    path = first_of(folder, *WEIGHTS, *(f"{name}.index" for name in indexes))
+    if path.suffix == ".index":
+        return [path, tf_checkpoint.data_of(path)]
+    return [path, *sorted({*shard_paths(path).values()})] if path.suffix == ".json" else [path]
 
 
-def weights_files(folder):
-    """The Paths of all files with the weights of a folder (Path), as a list; the first is the one
-    to open. Raises InputError if there are none, or only a pickle, which is never opened.
-    """
-    names = [name for name in (*WEIGHTS, *PICKLES) if (folder / name).is_file()]
-    if names and names[0] in PICKLES:
-        raise InputError(
-            f"{folder / names[0]} is a pickle, which can run any code when opened, so it is never "
-            "opened; convert it where you trust it: transformers' "
-            "GPT2LMHeadModel.from_pretrained(FOLDER).save_pretrained(FOLDER) writes "
-            "model.safetensors"
-        )
-    path = first_of(folder, *WEIGHTS)
-    return [path, *other_weights_files(path)]
+def problem_with(folder: Path) -> str:
+    """What a folder lacks, in words; "" if it has all files of a model."""
+    try:
+        files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+    except ValueError as error:
+        return str(error)
+    return "".join(f"{path}: is missing" for path in files if not path.is_file())
 
 
 # ---------------------------------------------------------------- the shape
 
 
-def read_config(folder):
-    """Read config.json or hparams.json of a folder (Path) as a gpt2.Config. Raises InputError if
-    gpt2.py cannot compute such a model.
-    """
-    path = first_of(folder, "config.json", "hparams.json")
-    values = read_json(path)
-    shape = {}
-    for name, (hugging_face_name, limits) in NUMBERS.items():
-        value = values.get(name, values.get(hugging_face_name))
-        if not limits.allow(value):
-            raise InputError(f"{path}: {name} is {value!r}; expected {limits}")
-        shape[name] = value
-    if shape["n_embd"] % shape["n_head"]:
-        raise InputError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
-    supported = SUPPORTED | {"n_inner": [None, 4 * shape["n_embd"]]}
-    for name, allowed in supported.items():  # the last one allowed is GPT-2's
+def read_config(folder: Path) -> Config:
+    """Read config.json or hparams.json of a folder: the shape of the model."""
+    path = first_of(folder, *CONFIGS)
+    values, shape = read_json(path), {}
+    for name, allowed in SUPPORTED.items():
         if name in values and values[name] not in allowed:
-            raise InputError(
-                f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[-1]!r} can be computed"
+            raise ValueError(
+                f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[0]!r} can be computed"
             )
+    for field, (names, least, most) in NUMBERS.items():
+        found = [values[name] for name in names if values.get(name) is not None]
+        if not found and "model_type" in values:
+            found = [getattr(SIZES["124M"], field)]  # as transformers does
+        if not found or type(found[0]) is not int or not least <= found[0] <= most:
+            value = found[0] if found else None
+            raise ValueError(
+                f"{path}: {field} is {value!r}; expected a whole number from {least} to {most}"
+            )
+        shape[field] = found[0]
+    if shape["n_embd"] % shape["n_head"]:
+        raise ValueError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
+    if values.get("n_inner") not in (None, 4 * shape["n_embd"]):
+        raise ValueError(f"{path}: n_inner is {values['n_inner']!r}; expected 4 * n_embd")
     epsilon = values.get("layer_norm_epsilon", 1e-5)
     if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
-        raise InputError(
+        raise ValueError(
             f"{path}: layer_norm_epsilon is {epsilon!r}; expected a small number above 0"
         )
-    return Config(**shape, epsilon=epsilon)
+    exact_gelu = values.get("activation_function") in EXACT_GELU
+    return Config(**shape, epsilon=epsilon, exact_gelu=exact_gelu)
 
 
 # ---------------------------------------------------------------- the tensors
 
 
-def open_weights(folder, config):
-    """Open the weights of a folder (Path): {name in config.shapes(): Tensor}. Raises InputError if
-    a tensor is missing, unknown, or of another shape than the gpt2.Config says.
+def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
+    """Open the weights of a folder: a Tensor for each name in config.shapes(). Raises ValueError if
+    one is missing, unknown, or of another shape than the config says.
 
-    Hugging Face's prefix of names is removed. Its causal masks are left out, and so is its output
-    head, which must be equal to the embedding: only these two are read, of all others the headers.
+    The token embedding may have rows behind its n_vocab tokens, which are left out with a warning.
+    So are, without one, masks and heads in UNUSED. An output head must be equal to the embedding.
     """
-    files, shapes = weights_files(folder), config.shapes()
-    path = files[0]
-    for file in files[1:]:
-        if not file.is_file():
-            raise InputError(f"{file}: is missing, but {path.name} needs it; fetch it")
-    stored = WEIGHTS[path.name](path)
-    table = {name.removeprefix("transformer."): tensor for name, tensor in stored.items()}
+    path, *others = weights_files(folder)
+    shapes = config.shapes()
+    for other in others:
+        first_of(folder, other.name)
+    stored = WEIGHTS.get(path.name, tf_checkpoint.read_table)(path)
+    table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):
-        raise InputError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
-    table = {name: tensor for name, tensor in table.items() if not re.fullmatch(MASK, name)}
-    expected = dict(shapes)
-    if "lm_head.weight" in table:
-        expected["lm_head.weight"] = shapes["wte.weight"]
-    for name, shape in expected.items():
-        if name not in table:
-            raise InputError(f"{path}: lacks the tensor {name}; the file does not match its config")
-        if table[name].shape != shape:
-            raise InputError(
-                f"{path}: {name} has shape {list(table[name].shape)}; its config says {list(shape)}"
-            )
-    if extra := sorted(table.keys() - expected.keys()):
-        raise InputError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
+        raise ValueError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
+    table = {name: tensor for name, tensor in table.items() if not re.fullmatch(UNUSED, name)}
     head = table.pop("lm_head.weight", None)
-    if head and not np.array_equal(head.numbers(), table["wte.weight"].numbers()):
-        raise InputError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
+    if head:  # some files have the one matrix under this name only
+        table.setdefault("wte.weight", head)
+    for name, shape in shapes.items():
+        if name not in table:
+            raise ValueError(f"{path}: lacks the tensor {name}; the file does not match its config")
+        found = table[name].shape
+        if name == "wte.weight" and found[1:] == shape[1:] and found[0] > config.n_vocab:
+            surplus = found[0] - config.n_vocab
+            warnings.warn(f"{path}: the last {surplus} rows of {name} are of no token: left out")
+            table[name] = replace(table[name], n_rows=config.n_vocab)
+        elif found != shape:
+            raise ValueError(
+                f"{path}: {name} has shape {list(found)}; its config says {list(shape)}"
+            )
+    if extra := sorted(table.keys() - shapes.keys()):
+        raise ValueError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
+    wte = table["wte.weight"]
+    if head and not np.array_equal(replace(head, n_rows=wte.n_rows).stored(), wte.stored()):
+        raise ValueError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
+    values = read_json(first_of(folder, *CONFIGS))
+    for layer in range(config.n_layer):
+        scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
+        if not values.get("scale_attn_weights", True):
+            scale *= math.sqrt(config.n_embd // config.n_head)  # gpt2.attend divides by it
+        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
+            table[name] = replace(table[name], query_scale=scale)
     return {name: table[name] for name in shapes}

@@ -27,22 +27,23 @@ REPOSITORIES = {  # on Hugging Face
 }
 
 
-def repository(size):
+def size_of(name: str) -> str:
+    """The size that a name of Hugging Face means; any other name as it is.
+
+    >>> size_of("gpt2"), size_of("openai-community/gpt2-xl"), size_of("124m"), size_of("mine")
+    ('124M', '1558M', '124M', 'mine')
+    """
+    for size, repository in REPOSITORIES.items():
+        if name in (repository, repository.partition("/")[2], size.lower()):
+            return size
+    return name
+
+
+def repository(name: str) -> str | None:
     """The Hugging Face repository "owner/name" of a model; None if there is none.
 
     >>> repository("124M"), repository("some/model"), repository("17M")
     ('openai-community/gpt2', 'some/model', None)
     """
-    if size in REPOSITORIES:
-        return REPOSITORIES[size]
-    return size if re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", size, re.ASCII) else None
-
-
-def gigabytes(size):
-    """The download of a name in SIZES as text: "0.5 GB" for "124M", whose weights are float32."""
-    return f"{4 * SIZES[size].n_parameters / 1e9:.1f} GB"
-
-
-# TensorFlow's files of a checkpoint; OpenAI's have one file of data
-TF_INDEX = "model.ckpt.index"
-TF_DATA = "model.ckpt.data-00000-of-00001"
+    owner_and_name = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII)
+    return REPOSITORIES.get(name, name if owner_and_name else None)

@@ -3,86 +3,75 @@ or by downloading it.
 """
 
 import os
-from glob import glob
+import warnings
 from pathlib import Path
 
-from checkpoints.errors import InputError
-from checkpoints.folder import WEIGHTS, missing_files
-from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository
+from checkpoints.folder import CONFIGS, problem_with
+from checkpoints.registry import MODELS_DIR, repository, size_of
 
 
-def locate(size, models_dir):
-    """Return the Path of a model's folder, complete or not; None if there is none.
-
-    size: a name in models_dir, a path, or an "owner/name" that was downloaded
+def locate(name: str, models_dir: str | Path) -> Path | None:
+    """The folder of a model, complete or not; None if there is none. name: in models_dir, a path,
+    or an "owner/name" that was downloaded.
     """
-    if not size:
-        return None
-    by_name, by_path = Path(models_dir) / size, Path(size)
-    # text with a separator, "." (whose name is "") and ".." name no model in a models directory
-    is_path = by_path.name != size or size == os.pardir
-    folders = [by_path] if is_path else [by_name, by_path]
-    if repository(size):
-        folders.append(by_name)  # a download of owner/name is in models_dir/owner/name
-    return next((folder for folder in folders if os.path.isdir(folder)), None)
+    inside, path = Path(models_dir) / name, Path(name)
+    # text with a separator, "." and ".." name no model in a models directory
+    is_path = path.name != name or name == os.pardir
+    folders = [path] if is_path else [inside, path]
+    if repository(name):
+        folders.append(inside)  # a download of owner/name is in models_dir/owner/name
+    return next((folder for folder in folders if name and os.path.isdir(folder)), None)
 
 
-def find_cached(size):
-    """Return the Path of a complete model in Hugging Face's cache on this machine, or None.
-
-    size: one of REPOSITORIES, or an "owner/name"
+def find_cached(name: str) -> Path | None:
+    """The folder of a size or "owner/name" in Hugging Face's cache on this machine, or None. One
+    that lacks files is passed over with a warning.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    names = [repository(size)]
-    if size in REPOSITORIES:
-        names.append(names[0].partition("/")[2])  # the short name of old versions
-    for name in names:
-        # another program wrote the cache, or is writing it: files that cannot be read do not count
+    owner_and_name = repository(name) or ""
+    # old versions knew the sizes by their short names
+    for known in (owner_and_name, owner_and_name.partition("/")[2]):
+        # another program wrote the cache, or is writing it
         try:
-            model = hub.expanduser() / f"models--{name.replace('/', '--')}"
-            commit = (model / "refs" / "main").read_text().strip()
-            if not missing_files(model / "snapshots" / commit):
-                return model / "snapshots" / commit
-        except (OSError, ValueError, RuntimeError):  # ValueError: InputError, a NUL, no UTF-8
-            continue  # RuntimeError: "~" without a home directory
+            model = hub.expanduser() / f"models--{known.replace('/', '--')}"
+            folder = model / "snapshots" / (model / "refs" / "main").read_text().strip()
+            problem = problem_with(folder)
+        except (OSError, ValueError, RuntimeError):  # a NUL, no UTF-8, "~" without a home
+            continue
+        if not problem:
+            return folder
+        warnings.warn(f"Hugging Face's cache is passed over: {problem}")
     return None
 
 
-def find_folder(size, models_dir=MODELS_DIR, download=False):
-    """Return the Path of a model's folder, which may lack files, also in Hugging Face's cache. A
-    missing model is downloaded if `download` is True, or if the person at a terminal says yes.
+def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool = False) -> Path:
+    """The folder of a model, which may lack files; also in Hugging Face's cache. A missing model is
+    downloaded if `download` is True.
 
-    size: a name in models_dir, a path, or an "owner/name" of Hugging Face. Raises InputError, which
-    says which models there are, if there is no such model.
+    name: in models_dir, a path, or an "owner/name" of Hugging Face. Raises ValueError, which says
+    what to do, if there is no such model.
     """
-    folder = locate(size, models_dir)
-    # an incomplete folder in the models directory may be an interrupted download: see below
-    if folder and (folder != Path(models_dir) / size or not missing_files(folder)):
+    if locate(name, models_dir) is None:
+        name = size_of(name)
+    folder = locate(name, models_dir)
+    # an incomplete folder in the models directory may be an interrupted download
+    if folder and (folder != Path(models_dir) / name or not problem_with(folder)):
         return folder
-    if repository(size):
-        if model := find_cached(size):
-            return model
-        from checkpoints.download import fetch_if_wanted  # here, as requests is slow to import
+    if repository(name):
+        if cached := find_cached(name):
+            return cached
+        if download:
+            from checkpoints.download import fetch_model  # here, as requests is slow to import
 
-        if model := fetch_if_wanted(size, models_dir, download):
-            return model
-    if folder and size not in REPOSITORIES:  # for one of these, the error offers a download
+            return fetch_model(name, models_dir)
+    if os.path.isfile(name):
+        raise ValueError(f"{name}: is a file; expected the folder of a model: {Path(name).parent}")
+    if folder and not repository(name):
         return folder  # reading it will say what is missing
-    raise InputError(not_found_message(size, models_dir, folder))
-
-
-def not_found_message(size, models_dir, folder):
-    """The error message for a missing model. folder: the Path of its incomplete folder, or None."""
-    if folder:
-        state = f"it is incomplete: {folder} lacks {', '.join(missing_files(folder))}"
-    else:
-        weights = [path for name in WEIGHTS for path in glob(f"*/{name}", root_dir=models_dir)]
-        names = sorted({os.path.dirname(path) for path in weights})
-        state = f"there are {', '.join(names) or 'none'}"
-    if size in REPOSITORIES:
-        hint = f"fetch it with python main.py download {size}"
-    else:
-        hint = "use a size that is there, or a folder's path"
-    return f"no model {size!r} in {models_dir} ({state}): {hint}"
+    names = {path.parent.name for file in CONFIGS for path in Path(models_dir).glob(f"*/{file}")}
+    state = problem_with(folder) if folder else f"there are {', '.join(sorted(names)) or 'none'}"
+    hint = f"fetch it with python main.py download {name}"
+    hint = hint if repository(name) else "use a size that is there, or a folder's path"
+    raise ValueError(f"no model {name!r} in {models_dir} ({state}): {hint}")

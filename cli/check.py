@@ -1,42 +1,51 @@
-"""python main.py check SIZE_OR_PATH: load a checkpoint folder, and say what is wrong with it."""
+"""python main.py check SIZE_OR_FOLDER: load a model as a run does, and say what it is."""
 
-import sys
-from functools import partial
+import json
+from pathlib import Path
 
-from decoding.head_files import load_head
-from decoding.load import HEADS
+import numpy as np
 
-from checkpoints.check import examine
-from checkpoints.errors import printable
-from checkpoints.search import find_folder, locate
-from cli.flags import Folder
-from utils import get_backend, load_model
+from checkpoints.files import sha256_of
+from checkpoints.folder import weights_files
+from checkpoints.registry import MODELS_DIR, SIZES
+from checkpoints.search import find_folder
+from utils import get_backend, load_models
+
+# [{"ids": of a prompt, "greedy": the tokens that OpenAI's 124M writes after it}]
+GOLDEN = Path(__file__).parents[1] / "checkpoints" / "golden_124M.json"
 
 
-def check(size_or_folder: str, *, settings: Folder):
-    """Load a model as a run does, then compare it with what is known of it: its files with the
-    sizes and checksums of their download, its tensors with their checksums, and 124M with the
-    logits of OpenAI's.
+def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
+    """Load a model as a run does, and print its shape and the SHA-256 of its weights. The greedy
+    tokens of a model of 124M's shape are compared with those of OpenAI's.
 
-    Give a size in models_dir, or a folder. The exit code is 0 if the model can be used and nothing
-    that was compared is wrong, else 1. What could not be compared is listed.
+    Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used.
+
+    Flags:
+        models_dir: the folder that holds a folder for each model
     """
-    # locate also returns an incomplete folder, and the report says what it lacks; find_folder says
-    # what to do if there is none
-    models_dir = settings.models_dir
-    folder = locate(size_or_folder, models_dir) or find_folder(size_or_folder, models_dir)
-    load = partial(load_model, backend=get_backend("numpy", "plain"))
-    heads = {f"{name}.safetensors": partial(load_head, name) for name in HEADS}
-    report = examine(folder, load, heads)
-    print(printable(str(folder)))  # a folder may have any name
-    sections = {
-        "compared": report.compared,
-        "not compared": report.not_compared,
-        "problems": report.problems,
-    }
-    for heading, lines in sections.items():
-        if lines:
-            print(f"\n{heading}:", *map(printable, lines), sep="\n  ")
-    if report.problems:
-        sys.exit(1)
-    print("\nNothing that was compared is wrong.")
+    folder = find_folder(size_or_folder, models_dir)
+    (model,), encoder = load_models([str(folder)], models_dir, get_backend())
+    print(folder, model.config, sep="\n")
+    for path in weights_files(folder):
+        print(f"{path.name}: SHA-256 {sha256_of([path])}")
+    ids = [*range(min(8, model.config.n_ctx, model.config.n_vocab))]
+    if not 0.01 < np.ptp(model.read(ids, model.new_cache())) < np.inf:  # NaN is not between them
+        raise ValueError(
+            f"{folder}: the logits of all tokens are equal, or not finite: the weights are zero, "
+            "damaged, or of another dtype than their file says; fetch them again"
+        )
+    if model.config == SIZES["124M"]:
+        right = all(
+            follows(model, entry["ids"], entry["greedy"])
+            for entry in json.loads(GOLDEN.read_text())
+        )
+        print(f"greedy tokens: {'' if right else 'not '}those of OpenAI's 124M")
+        if folder.name == "124M" and not right:
+            raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
+
+
+def follows(model, ids, tokens):
+    """Whether the model, greedily, writes these tokens after the ids."""
+    logits = model.read([*ids, *tokens[:-1]], model.new_cache(), n_last=len(tokens))
+    return logits.argmax(axis=-1).tolist() == tokens

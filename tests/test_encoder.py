@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from toys import renumbered, tiny_vocabulary
 
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge, merge_long
 
 MODELS = ROOT / "models"

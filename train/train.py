@@ -30,7 +30,7 @@ from tqdm import tqdm
 from checkpoints.files import sha256_of
 from checkpoints.folder import open_weights, read_config, weights_files
 from checkpoints.registry import MODELS_DIR
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from cli.command import run_program
 from decoding.batching import read_together
 from decoding.streams import Purpose, stream

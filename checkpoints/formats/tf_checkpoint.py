@@ -11,9 +11,8 @@ model.ckpt.index is a sorted table, as LevelDB stores them. From its end:
 
 After each block come its compression, one byte (0: TensorFlow compresses none), and its CRC. The
 value under the key "" is a BundleHeaderProto. All other values are BundleEntryProtos. They say
-where in model.ckpt.data-00000-of-00001 the tensor of that name lies, and its CRC-32C, rotated and
-shifted by a constant ("masked"). The CRCs of blocks are not read: damage there shows as tensors
-that do not fit the data, the model's shape, or their own CRC.
+where in model.ckpt.data-00000-of-00001 the tensor of that name lies. No CRC is read: damage shows
+as tensors that do not fit the data or the model's shape.
 
 Formats: github.com/google/leveldb doc/table_format.md;
 tensorflow/core/protobuf/tensor_bundle.proto.
@@ -21,10 +20,10 @@ tensorflow/core/protobuf/tensor_bundle.proto.
 
 import re
 from io import BytesIO
+from pathlib import Path
+from typing import Any
 
-from checkpoints.errors import InputError
 from checkpoints.formats.tensor import Tensor, require_contiguous
-from checkpoints.registry import TF_DATA
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
@@ -34,14 +33,13 @@ TRAILER = 5  # bytes after a block: compression and CRC
 INDEX_LIMIT = 1 << 20
 MAX_KEY_BYTES = 100
 # fields of a BundleEntryProto; of its shape, each dimension; of a dimension, its size
-DTYPE, SHAPE, OFFSET, SIZE, CRC = 1, 2, 4, 5, 6
+DTYPE, SHAPE, OFFSET, SIZE = 1, 2, 4, 5
 DIMENSION, DIMENSION_SIZE = 2, 1
 # tensorflow/core/framework/types.proto
 TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
-LEAVES = {"w": "weight", "g": "weight", "b": "bias"}
 
 
-def read_varint(stream):
+def read_varint(stream: BytesIO) -> int:
     """Read an int stored in groups of seven bits, the lowest first. A byte of 128 or more says that
     another group follows. Raises ValueError for more than ten bytes, and at the end of the stream.
     """
@@ -56,7 +54,7 @@ def read_varint(stream):
     raise ValueError("a number of more than ten bytes")
 
 
-def parse_fields(raw):
+def parse_fields(raw: bytes) -> list[tuple[int, Any]]:
     """Parse the bytes of a protobuf message: [(number of a field, value)], a value int or bytes.
     Raises ValueError for a number that is cut off, or a wire type that these files do not have.
     """
@@ -75,13 +73,7 @@ def parse_fields(raw):
     return fields
 
 
-def unmask(crc):
-    """The CRC-32C behind a masked one: subtract the constant, then rotate left by 15 bits."""
-    rotated = (crc - 0xA282EAD8) & 0xFFFFFFFF
-    return ((rotated << 15) | (rotated >> 17)) & 0xFFFFFFFF
-
-
-def read_handle(stream):
+def read_handle(stream: BytesIO) -> tuple[int, int]:
     """Read where a block lies in the table: (offset, size), in bytes. Raises ValueError if the
     stream ends.
     """
@@ -90,7 +82,7 @@ def read_handle(stream):
     return offset, size
 
 
-def parse_block(raw, offset, size):
+def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
     """Parse the block of `size` bytes at `offset` in the bytes of a table: [(key, value)], keys and
     values bytes. Raises ValueError for a number that is cut off, or a key that is too long.
     """
@@ -112,7 +104,7 @@ def parse_block(raw, offset, size):
     return entries
 
 
-def parse_entries(raw):
+def parse_entries(raw: bytes) -> dict[bytes, bytes]:
     """Parse the bytes of a table: {key: value}, all bytes. Raises ValueError if it is damaged."""
     footer = BytesIO(raw[-FOOTER:])
     if int.from_bytes(raw[-8:], "little") != MAGIC:
@@ -130,21 +122,18 @@ def parse_entries(raw):
     return entries
 
 
-def common_name(name):
+def common_name(name: str) -> str:
     """The name in gpt2.Config.shapes() for OpenAI's name of a tensor.
 
     >>> common_name("model/h10/attn/c_attn/w"), common_name("model/wte")
     ('h.10.attn.c_attn.weight', 'wte.weight')
     """
-    parts = re.sub(r"^h(\d+)/", r"h/\1/", name.removeprefix("model/")).split("/")
-    if parts[-1] in LEAVES:
-        parts[-1] = LEAVES[parts[-1]]
-    else:
-        parts.append("weight")
-    return ".".join(parts)
+    path = re.sub(r"^h(\d+)/", r"h/\1/", name.removeprefix("model/"))
+    path = re.sub("/[wg]$", "/weight", re.sub("/b$", "/bias", path))
+    return path.replace("/", ".") if path.endswith(("/weight", "/bias")) else f"{path}.weight"
 
 
-def parse_entry(name, value, path):
+def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     """Parse the bytes of a BundleEntryProto: a Tensor of that name in the file at `path`. Raises
     ValueError or TypeError if they are damaged.
     """
@@ -158,24 +147,29 @@ def parse_entry(name, value, path):
         shape = shape[1:]
     code = entry.get(DTYPE, 0)
     dtype = TYPES.get(code, f"TensorFlow's type {code}")
-    offset, size, crc = entry.get(OFFSET, 0), entry.get(SIZE, 0), entry.get(CRC, 0)
-    return Tensor(path, name, dtype, tuple(shape), offset, size, unmask(crc))
+    return Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0), entry.get(SIZE, 0))
 
 
-def read_table(path):
-    """Read the .index file of a checkpoint, and return {name as in Config.shapes(): Tensor}. Raises
-    InputError if it is damaged, or does not match the data beside it.
+def data_of(index: Path) -> Path:
+    """The file with the numbers beside an index: OpenAI's checkpoints have one."""
+    return index.with_name(f"{index.stem}.data-00000-of-00001")
+
+
+def read_table(path: Path) -> dict[str, Tensor]:
+    """Read the .index file of a checkpoint: its tensors, by their names in Config.shapes(). Raises
+    ValueError if it is damaged, or does not match the data beside it.
     """
-    data = path.with_name(TF_DATA)
     try:
         with path.open("rb") as file:
             entries = parse_entries(file.read(INDEX_LIMIT))
         del entries[b""]  # the BundleHeaderProto
-        tensors = [parse_entry(name.decode(), value, data) for name, value in entries.items()]
+        tensors = [
+            parse_entry(name.decode(), entry, data_of(path)) for name, entry in entries.items()
+        ]
         table = {common_name(tensor.name): tensor for tensor in tensors}
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise InputError(
+        raise ValueError(
             f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
         ) from None
-    require_contiguous(data, table.values())
+    require_contiguous(data_of(path), table.values())
     return table

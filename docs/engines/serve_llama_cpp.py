@@ -1,4 +1,4 @@
-"""llama.cpp's server with a pair of models, from the files that `python main.py export` wrote.
+"""llama.cpp's server with a pair of models, from the files that to_gguf.py wrote.
 
 python docs/engines/serve_llama_cpp.py 17M.gguf 0.7M-17M.gguf 8080
 """

@@ -24,19 +24,17 @@ from make_tf_fixture import SHAPE
 from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
-from checkpoints.errors import InputError
 from checkpoints.folder import (
-    MAX_LAYERS,
     NUMBERS,
-    SHARDS_INDEX,
-    missing_files,
     open_weights,
+    problem_with,
     read_config,
     weights_files,
 )
-from checkpoints.registry import TF_DATA as DATA
-from checkpoints.registry import TF_INDEX as INDEX
 from gpt2 import Config
+
+SHARDS_INDEX, INDEX = "model.safetensors.index.json", "model.ckpt.index"
+DATA = "model.ckpt.data-00000-of-00001"
 
 
 @pytest.fixture
@@ -99,20 +97,16 @@ def test_a_config_number_that_is_none(folder, name):
     path, least = folder / "config.json", 2 if name in ("n_vocab", "n_embd") else 1
     config = json.loads(path.read_text())
     # 10^9: a billion layers are not counted first
-    for value in (None, least - 1, -1, 2.0, "2", False, [2], 10**9):
+    for value in (None, least - 1, -1, 2.0, "2", False, [2], 10**9, float("nan")):
         path.write_text(json.dumps(config | {name: value}))
         message = refusal(utils.load_model, folder, NUMPY)
         assert str(path) in message and f"{name} is {value!r}" in message
-    path.write_text(json.dumps(config | {name: float("nan")}))
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert str(path) in message and "NaN is no number of JSON" in message
 
 
 @pytest.mark.parametrize("name, value", [
-    ("n_embd", 9), ("n_layer", MAX_LAYERS + 1), ("model_type", "gpt_neo"), ("model_type", []),
-    ("activation_function", "gelu"), ("n_inner", 31), ("scale_attn_weights", False),
-    ("scale_attn_by_inverse_layer_idx", True), ("tie_word_embeddings", False),
-    ("layer_norm_epsilon", 0), ("layer_norm_epsilon", "1"),
+    ("n_embd", 9), ("model_type", []), ("activation_function", None), ("n_inner", 31),
+    ("scale_attn_weights", 2), ("layer_norm_epsilon", 0), ("layer_norm_epsilon", "1"),
+    ("layer_norm_epsilon", float("nan")),
 ])  # fmt: skip
 def test_a_config_of_another_model(folder, name, value):
     edit_json(folder / "config.json", lambda config: config | {name: value})
@@ -128,9 +122,7 @@ WRONG_TENSORS = {  # what the message names: what is stored instead
     "h.1.mlp.c_fc.weight": {"h.1.mlp.c_fc.weight": TENSORS["h.1.mlp.c_fc.weight"].T},
     "h.1.ln_2.weight": {"h.1.ln_2.weight": TENSORS["h.1.ln_2.weight"][None]},
     "h.2.ln_1.weight": {"h.2.ln_1.weight": np.ones(8, np.float32)},
-    "score.weight": {"score.weight": np.ones(8, np.float32)},
-    "lm_head.weight differs": {"lm_head.weight": WTE + np.float32(1)},
-    "lm_head.weight has shape": {"lm_head.weight": WTE[:-1]},
+    "lm_head.weight differs": {"lm_head.weight": WTE[:-1]},
     # no last one wins in silence
     "with and without 'transformer.'": {"transformer.wte.weight": WTE},
     "lacks the tensor wpe.weight": {"wpe.weight": None},
@@ -164,26 +156,18 @@ def test_a_tensor_that_is_missing_from_the_header_is_not_blamed_on_the_next(fold
     """Its bytes are still there."""
     edit_header(folder / "model.safetensors", without(missing))
     message = refusal(utils.load_model, folder, NUMPY)
-    assert re.search(r"model\.safetensors: bytes \d+ to \d+ are no tensor's", message)
+    assert re.search(r"tensors do not fill it from byte \d+ on", message)
     assert not any(name in message for name in TENSORS)
-
-
-def test_a_folder_without_weights_is_told_of_those_that_can_be_used(folder):
-    (folder / "model.safetensors").unlink()
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert "has no model.safetensors or " in message and "pytorch" not in message
 
 
 # ---------------------------------------------------------------- every damage, in both formats
 
 
 def require_right(folder, config, tensors):
-    """Raises InputError unless the tensors can be read with their checksums; they are right."""
+    """Raises ValueError unless the tensors can be read; they are right."""
     found = open_weights(folder, config)
     assert list(found) == list(tensors)
     for name, tensor in found.items():
-        if tensor.compare_checksum() == "wrong":
-            raise InputError(tensor.path)
         np.testing.assert_array_equal(tensor.read(np.float32), tensors[name], strict=True)
 
 
@@ -205,28 +189,23 @@ def test_every_byte_of_a_header_changed_and_cut_off(tmp_path, name):
             file.write(bytes([byte]) + raw[i + 1 :])
             try:
                 require_right(folder, config, tensors)
-            except InputError as error:
-                assert str(error).isprintable() and str(folder) in str(error)
+            except ValueError as error:
+                assert str(folder) in str(error) and "\n" not in str(error)
                 n_refused += 1
             file.truncate(i)
             refusal(require_right, folder, config, tensors)
     assert n_refused > end // 2
 
 
-def test_bytes_of_the_data(tmp_path):
-    """OpenAI's have checksums. The last byte of every tensor, a byte too few, a byte too many."""
+def test_a_byte_too_few_or_too_many(tmp_path):
     folder, config = shutil.copytree(TF, tmp_path / "model"), Config(**SHAPE)
     path, raw = folder / DATA, (TF / DATA).read_bytes()
-    for tensor in open_weights(folder, config).values():
-        last = tensor.offset + tensor.size - 1
-        path.write_bytes(raw[:last] + bytes([raw[last] ^ 1]) + raw[last + 1 :])
-        assert tensor.compare_checksum() == "wrong"
     for wrong in (raw[:-1], raw + b"0"):
         path.write_bytes(wrong)
         assert str(path) in refusal(open_weights, folder, config)
 
 
-# ---------------------------------------------------------------- several files, and pickles
+# ---------------------------------------------------------------- several files
 
 
 @pytest.fixture
@@ -240,11 +219,11 @@ SHARDS = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
 
 
 def test_a_model_in_several_files(sharded):
-    assert missing_files(sharded) == []
+    assert problem_with(sharded) == ""
     assert [path.name for path in weights_files(sharded)] == [SHARDS_INDEX, *SHARDS]
     np.testing.assert_array_equal(logits(utils.load_model(sharded, NUMPY)), EXPECTED)
     (sharded / SHARDS[1]).unlink()
-    assert missing_files(sharded) == [SHARDS[1]]
+    assert problem_with(sharded).endswith(f"{SHARDS[1]}: is missing")
     assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 
@@ -265,12 +244,3 @@ def test_an_index_of_shards_that_is_wrong(sharded, file):
     index = {"weight_map": {"wte.weight": file}} if file else {}
     (sharded / SHARDS_INDEX).write_text(json.dumps(index))
     assert str(sharded) in refusal(utils.load_model, sharded, NUMPY)
-
-
-@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
-def test_a_pickle_is_never_opened(folder, name, monkeypatch):
-    (folder / "model.safetensors").rename(folder / name)
-    monkeypatch.setattr("pickle.load", None)
-    monkeypatch.setattr("pickle.Unpickler", None)
-    message = refusal(utils.load_model, folder, NUMPY)
-    assert "is a pickle" in message and str(folder / name) in message

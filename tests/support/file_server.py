@@ -10,14 +10,16 @@ import threading
 import numpy as np
 import pytest
 
-from checkpoints import transfer
+from checkpoints import download
 
 CONTENT = bytes(np.random.default_rng(0).integers(256, size=9000, dtype=np.uint8))
 OTHER = bytes(np.random.default_rng(1).integers(256, size=9000, dtype=np.uint8))
 
 
 def md5_of(content):
-    return {"Content-MD5": base64.b64encode(hashlib.md5(content).digest()).decode()}
+    """As Azure's store states it; the second also in a part of the file."""
+    md5 = base64.b64encode(hashlib.md5(content).digest()).decode()
+    return {"Content-MD5": md5, "x-ms-blob-content-md5": md5}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -96,4 +98,4 @@ def alone(monkeypatch, tmp_path):
     for name in ("HF_ENDPOINT", "GPT2_OPENAI_ENDPOINT"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
-    monkeypatch.setattr(transfer, "CHUNK", 512)
+    monkeypatch.setattr(download, "CHUNK", 512)

@@ -78,7 +78,9 @@ def write_shards(folder, tensors, n=3):
     for file in files:
         own = {name: tensors[name] for name in tensors if where[name] == file}
         write_safetensors(folder / file, own)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
+    (folder / "model.safetensors.index.json").write_text(
+        json.dumps({"metadata": {}, "weight_map": where})
+    )
     return files
 
 

@@ -13,7 +13,7 @@ from toys import NUMPY, TINY, write_checkpoint
 import utils
 from checkpoints.files import sha256_of
 from checkpoints.folder import read_config, weights_files
-from checkpoints.vocabulary import load_encoder
+from checkpoints.tokenizer import load_encoder
 from decoding.decode import load_pair
 from decoding.heads import load_head
 
