@@ -6,7 +6,6 @@ The folders themselves, their file formats and downloads, are in checkpoints/.
 
 import re
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -15,7 +14,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and thread
 import numpy as np
 
 from backends import memory
-from backends.kernels import plan_layouts
+from backends.kernels import lay_out
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
@@ -37,8 +36,7 @@ class Backend:
     xp: Any  # the array module: numpy or cupy
     asarray: Callable  # from NumPy to this backend
     to_host: Callable  # and back
-    # (config, dtype) -> lay_out; lay_out(w), for w [n_in, n_out], makes x @ lay_out(w) fast
-    plan_layouts: Callable
+    lay_out: Callable  # x @ lay_out(w), for a weight w [n_in, n_out], is the product, but fast
     synchronize: Callable  # wait until all work is done
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
@@ -57,7 +55,7 @@ def get_backend(name: str = "numpy") -> Backend:
         xp=np,
         asarray=np.asarray,
         to_host=np.asarray,
-        plan_layouts=partial(plan_layouts, kernel=None, exact=False),
+        lay_out=lay_out,
         synchronize=nothing_to_wait_for,
         run_on_threads=on_all_threads,
     )
@@ -84,7 +82,7 @@ def cupy_backend(half: bool) -> Backend:
         xp=gpu.cupy,
         asarray=gpu.cupy.asarray,
         to_host=gpu.cupy.asnumpy,
-        plan_layouts=partial(gpu.plan_layouts, half=half),
+        lay_out=gpu.Half if half else gpu.cupy.asarray,
         synchronize=gpu.synchronize,
     )
 
@@ -116,17 +114,16 @@ def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
 
 def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Model:
     """Build the Model. read(name) -> array of dtype, for each name in config.shapes()."""
-    lay_out = backend.plan_layouts(config, dtype)
     parameters = {}
     for name, shape in config.shapes().items():
         # the matrices of the blocks are laid out for products, and so is the head, below
         is_matrix = name.startswith("h.") and len(shape) == 2
-        store = lay_out if is_matrix else backend.asarray
+        store = backend.lay_out if is_matrix else backend.asarray
         # a vector as one row: NumPy adds arrays of one shape twice as fast as others
         parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)
     wte = tree["wte"]["weight"]
-    head = lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
+    head = backend.lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
         # one copy in two roles, unless the head has no T to look up rows in: gpu.Half has none
         "wte": head.T if hasattr(head, "T") else wte,

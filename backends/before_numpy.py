@@ -9,19 +9,20 @@ import math
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 
-def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
+def count_threads(environ: Mapping = os.environ, cgroup: str = "/sys/fs/cgroup/cpu.max") -> int:
     """The number of threads this process may use: the smallest of CPU affinity, cgroup quota, and
-    OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in the dict environ. cgroup: path of the quota's file
+    OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in environ. cgroup: path of the quota's file
     """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]
     else:
         limits = [os.cpu_count() or 1]
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        if environ.get(name, "").isdecimal():
+        if re.fullmatch(r"\d{1,9}", environ.get(name, "")):  # more digits limit nothing
             limits.append(int(environ[name]))
     try:
         quota, period = Path(cgroup).read_text().split()  # such as "150000 100000": 1.5 CPUs
@@ -32,7 +33,7 @@ def count_threads(environ=os.environ, cgroup="/sys/fs/cgroup/cpu.max"):
     return max(1, min(limits))
 
 
-def has_unrecognised_avx512(cpuinfo="/proc/cpuinfo"):
+def has_unrecognised_avx512(cpuinfo: str = "/proc/cpuinfo") -> bool:
     """Whether the file `cpuinfo` names a Zen 5, whose AVX-512 OpenBLAS up to 0.3.31 misses."""
     try:
         first_core = Path(cpuinfo).read_text().split("\n\n")[0]

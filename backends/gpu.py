@@ -25,11 +25,3 @@ class Half:
 def synchronize():
     """Wait until the GPU has done all work that was given to it."""
     cupy.cuda.get_current_stream().synchronize()
-
-
-def plan_layouts(config, dtype, half=False):
-    """Return a function lay_out(w) that copies an array w to the GPU and returns a CuPy array, or a
-    Half if `half`, for `x @ lay_out(w)`. lay_out raises CuPy's MemoryError if the GPU is full.
-    config and dtype are not used: the NumPy backend's function of this name needs them.
-    """
-    return Half if half else cupy.asarray

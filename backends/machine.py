@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.before_numpy import N_THREADS
+from backends.kernels import openblas_kernels
 
 
 def processor_name():
@@ -20,12 +21,6 @@ def processor_name():
     if names:
         return names[0]
     return platform.processor() or platform.machine()
-
-
-def machine_name():
-    """Host, processor and threads as text: "host-1 (AMD EPYC 9654, 8 threads)"."""
-    threads = f"{N_THREADS} thread{'s' if N_THREADS > 1 else ''}"
-    return f"{platform.node()} ({processor_name()}, {threads})"
 
 
 def describe_gpu():
@@ -51,7 +46,7 @@ def describe_machine(backend="numpy"):
         "system": platform.platform(),
         "python": platform.python_version(),
         "numpy": np.__version__,
-        "openblas_coretype": os.environ.get("OPENBLAS_CORETYPE"),
+        "openblas": openblas_kernels(),
         "load_average_before": os.getloadavg()[0] if hasattr(os, "getloadavg") else None,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }

@@ -19,6 +19,7 @@ import time
 from collections import deque
 from functools import cache
 from queue import SimpleQueue
+from typing import Callable
 
 import numpy as np
 
@@ -37,7 +38,7 @@ PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
 PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2  # three within 0.2 s: the cores are wanted
 
 
-def ceil_div(a, b):
+def ceil_div(a: int, b: int) -> int:
     """a / b, rounded up.
 
     >>> ceil_div(7, 2)
@@ -47,15 +48,13 @@ def ceil_div(a, b):
 
 
 @cache
-def ranges(n, n_threads, ahead):
-    """Cut 0 to n into n_threads ranges [(start, end)], without `end`. The first, the caller's, has
-    `ahead` more than the others, which begin later; they are empty if n is no more than `ahead`.
+def ranges(n: int, n_threads: int) -> list[tuple[int, int]]:
+    """Cut 0 to n into n_threads ranges (start, end), without `end`, of nearly equal length.
 
-    >>> ranges(10, 3, 4)
-    [(0, 6), (6, 8), (8, 10)]
+    >>> ranges(10, 3)
+    [(0, 4), (4, 7), (7, 10)]
     """
-    ahead = min(ahead, n)
-    ends = [ahead + ceil_div((n - ahead) * i, n_threads) for i in range(1, n_threads + 1)]
+    ends = [ceil_div(n * i, n_threads) for i in range(1, n_threads + 1)]
     return list(zip([0, *ends], ends))
 
 
@@ -69,7 +68,7 @@ class Bell:
     falls asleep. So a thread goes on looking for n_pauses pauses after the ring.
     """
 
-    def __init__(self, n_pauses=1):
+    def __init__(self, n_pauses: int = 1):
         self.patient = True  # whether to spin before falling asleep; Threads.run_ranges sets it
         self.rung = np.zeros(1, bool)
         # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
@@ -86,7 +85,7 @@ class Bell:
         """Read the byte until the bell has rung, at most SPINS times, and return after a pause."""
         np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
 
-    def get(self, queue):
+    def get(self, queue: SimpleQueue):
         """Wait for the next item of a queue and return it: if `patient`, spin first, without the
         GIL; then sleep. A thread that puts an item there rings this bell after it.
         """
@@ -99,9 +98,9 @@ class Bell:
         return item
 
 
-def worker_loop(inbox, bell):
-    """Run all work that callers put into the queue `inbox`, without end. Then they ring `bell`, a
-    Bell, on which this loop spins before it falls asleep.
+def worker_loop(inbox: SimpleQueue, bell: Bell):
+    """Run all work that callers put into `inbox`, without end. Then they ring `bell`, on which this
+    loop spins before it falls asleep.
 
     Work is (function, start, end, done, done_bell). After function(start, end), None or the error
     that it raised is put into the queue `done`, on which the caller waits, and done_bell is rung.
@@ -117,7 +116,7 @@ def worker_loop(inbox, bell):
         del function, done  # they may hold large arrays, and the next call may be far away
 
 
-def off_cpu():
+def off_cpu() -> float:
     """Seconds that this thread was off the CPU: take the difference of two calls."""
     return time.perf_counter() - time.thread_time()
 
@@ -129,11 +128,14 @@ class Threads:
     process has only the thread that forked it.
     """
 
-    def __init__(self, n):
-        self.n, self.workers = n, []
+    def __init__(self, n: int):
+        self.n = n
+        self.workers: list[tuple] = []
         self.process = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
-        self.preemptions = deque(maxlen=PREEMPTION_COUNT)  # times when a caller was preempted
+        self.preemptions: deque = deque(
+            maxlen=PREEMPTION_COUNT
+        )  # times when a caller was preempted
 
     def start_workers(self):
         """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
@@ -145,7 +147,7 @@ class Threads:
             threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         self.process = os.getpid()  # a forked process has another id, and no threads
 
-    def has_competition(self):
+    def has_competition(self) -> bool:
         """Whether another program wants the cores: callers were preempted PREEMPTION_COUNT times in
         the last PREEMPTION_SECONDS.
         """
@@ -154,12 +156,10 @@ class Threads:
             return False
         return time.perf_counter() - times[0] < PREEMPTION_SECONDS
 
-    def run_on_threads(self, function, n, n_threads, ahead=0):
+    def run_on_threads(self, function: Callable, n: int, n_threads: int):
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
-
-        The caller's thread begins first, so its range is longer by `ahead`. If the threads are busy
-        with another call, this thread calls function(0, n). When all threads are done, raises an
-        error that the function raised.
+        If the threads are busy with another call, this thread calls function(0, n). When all
+        threads are done, raises an error that the function raised.
         """
         n_threads = min(n_threads, self.n)
         # without waiting for the lock: this thread can do the work meanwhile
@@ -167,11 +167,11 @@ class Threads:
             function(0, n)
             return
         try:
-            self.run_ranges(function, *ranges(n, n_threads, ahead))
+            self.run_ranges(function, *ranges(n, n_threads))
         finally:
             self.free.release()
 
-    def run_ranges(self, function, caller_range, *worker_ranges):
+    def run_ranges(self, function: Callable, caller_range: tuple, *worker_ranges: tuple):
         """Call function(start, end) on this thread for caller_range, and on a worker for each of
         the other ranges; a range is (start, end). When all are done, raises what the function
         raised.
@@ -181,7 +181,7 @@ class Threads:
         waiting = []
         for (start, end), (inbox, bell, done_bell) in zip(worker_ranges, self.workers):
             if start < end:  # wake no worker for nothing
-                done = SimpleQueue()
+                done: SimpleQueue = SimpleQueue()
                 inbox.put((function, start, end, done, done_bell))
                 waiting.append((bell, done, done_bell))
         before = off_cpu()
@@ -203,12 +203,12 @@ class Threads:
 THREADS = Threads(N_THREADS)
 
 
-def on_one_thread(function, n, size):
+def on_one_thread(function: Callable, n: int, size: int):
     """Call function(0, n) on this thread. Called like on_all_threads, so size is not used."""
     function(0, n)
 
 
-def on_all_threads(function, n, size):
+def on_all_threads(function: Callable, n: int, size: int):
     """Call function(start, end) for ranges that together are 0 to n, on all threads if `size`, the
     number of attention scores to compute, is above WORTH_SHARING.
     """

@@ -14,6 +14,7 @@ from backends import before_numpy
     ({"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "8"}, None, 1),
     ({"OMP_NUM_THREADS": "nonsense"}, None, None),
     ({"OMP_NUM_THREADS": "²"}, None, None),
+    ({"OMP_NUM_THREADS": "9" * 5000}, None, None),
     ({"OMP_NUM_THREADS": "0"}, None, 1),
     ({}, "100000 100000", 1),
     ({}, "50000 100000", 1),

@@ -14,7 +14,7 @@ TINY = Config(n_vocab=259, n_ctx=24, n_embd=16, n_head=2, n_layer=2)
 # NumPy's own products, on one thread
 NUMPY = dataclasses.replace(
     utils.get_backend(),
-    plan_layouts=lambda config, dtype: np.asarray,
+    lay_out=np.asarray,
     run_on_threads=lambda function, n, size: function(0, n),
 )
 
