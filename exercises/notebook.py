@@ -14,9 +14,8 @@ from decoding.decode import DECODERS, Clocked, load_pair, timed
 from exercises import feedback
 from exercises.checks import enumerate_single_token
 from exercises.feedback import check_answer  # noqa: F401, the notebook calls it here
-from proving.enumeration import enumerate_branches, total_variation
-from proving.mistakes import MISTAKES
-from proving.patching import apply_mistake, changed_lines
+from proof.enumerate import distribution, total_variation
+from proof.mistakes import MISTAKES, changed_lines, making
 from proving.verdict import format_probs
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
@@ -167,19 +166,15 @@ def first_token_distribution(p, q, mistake=None):
         next(rounds)  # the prefill, which writes no token
         return next(rounds).tokens[0]
 
-    with apply_mistake(MISTAKES[mistake]) if mistake else nullcontext():
-        outcomes = enumerate_branches(run)
+    with making(MISTAKES[mistake]) if mistake else nullcontext():
+        outcomes = distribution(run)
     return np.array([outcomes.get(token, 0.0) for token in range(len(p))])
 
 
 def print_mistakes():
-    """Print each mistake of MISTAKES_SHOWN: what it is, and each line of code, right and wrong."""
+    """Print each mistake of MISTAKES_SHOWN: what it is, and the line of code, right and wrong."""
     for name in MISTAKES_SHOWN:
-        print(f"{name}: {MISTAKES[name].what}")
-        for function, pieces in MISTAKES[name].changes.items():
-            for right, wrong in changed_lines(function, pieces):
-                print(f"    {function.__name__}, right   {right.strip()}")
-                print(f"    {function.__name__}, wrong   {wrong.strip()}")
+        print(f"{name}: {MISTAKES[name].what}", *changed_lines(MISTAKES[name]), sep="\n    ")
 
 
 def print_mistake_distances(p, q):

@@ -99,7 +99,7 @@ def test_a_draft_without_chance_is_kept_with_p_and_replaced_from_the_rest():
 
 
 def test_the_block_rule_keeps_what_its_table_says():
-    from proving.enumeration import enumerate_branches
+    from proof.enumerate import distribution
     from sampling import verify, verify_block
 
     p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
@@ -111,7 +111,7 @@ def test_the_block_rule_keeps_what_its_table_says():
         (row,) = re.findall(rf"(?m)^{label} (.*) \S+$", PROSE)
         total = 0
         for (draft, mass), shown in zip(drafts.items(), row.split(), strict=True):
-            outcomes = enumerate_branches(lambda rng: rule(list(draft), p, q, rng)[0])
+            outcomes = distribution(lambda rng: rule(list(draft), p, q, rng)[0])
             kept = sum(n * one for n, one in outcomes.items())
             assert kept == pytest.approx(float(shown))
             total += mass * kept

@@ -8,12 +8,12 @@ import sys
 import numpy as np
 import pytest
 from command_line import ENVIRONMENT, ROOT, embedded
-from table_models import TableModel, assert_same_distribution
+from table_models import TableModel, assert_same_distribution, chain_rule
 from toys import NUMPY
 
 from checkpoints.tokenizer import load_encoder
 from docs import one_file
-from proving.enumeration import chain_rule, enumerate_branches, total_variation
+from proof.enumerate import distribution, total_variation
 from sampling import Rng, SamplingParams, autoregressive
 from utils import load_model
 
@@ -63,7 +63,7 @@ def test_the_rule_has_exactly_the_distribution_of_p():
             return (*draft[:n], token, *[branches.sample(row) for row in p[n + 1 :]])
 
         expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
-        assert total_variation(enumerate_branches(one_round), expected) < 1e-12
+        assert total_variation(distribution(one_round), expected) < 1e-12
 
 
 def test_a_rejection_by_rounding_is_replaced_from_p():
@@ -86,7 +86,7 @@ def test_both_loops_have_exactly_the_distribution_of_the_target(K):
             rng = (branches.sample, branches.accept)[: 1 + tosses]
             return tuple(decode(*models, [0], n_tokens, *how, *rng)[0][1:])
 
-        return enumerate_branches(one_text)
+        return distribution(one_text)
 
     target, draft = map(model, tables)
     expected = chain_rule(tables[0], [0], n_tokens, to_probs)

@@ -11,18 +11,16 @@ from command_line import ROOT, embedded
 from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
-from proving.enumeration import enumerate_branches
-from proving.mistakes import MISTAKES
-from proving.mistakes_page import STORIES
-from proving.patching import apply_mistake
-from proving.reused_noise import sample_and_keep
+from proof.enumerate import distribution
+from proof.mistakes import MISTAKES, making, sample_and_keep
+from proof.noise import followed
 from sampling import SamplingParams, residual, verify
 from utils import load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
 RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
 TREE_MASK, COST = ROOT / "docs" / "tree_mask.svg", ROOT / "docs" / "verify_cost.svg"
-OF_MISTAKES = {name: ROOT / "docs" / "mistakes" / f"{name}.svg" for name in STORIES}
+OF_MISTAKES = {path.stem: path for path in (ROOT / "docs" / "mistakes").glob("*.svg")}
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
@@ -86,7 +84,7 @@ def coming_out(p, q, sample=lambda rng, q: rng.sample(q)):
         n, last = verify([token], np.stack([p, p]), q[None], rng)
         return token if n else last
 
-    found = enumerate_branches(run)
+    found = distribution(run)
     return [found.get(token, 0) for token in range(len(p))]
 
 
@@ -94,10 +92,10 @@ def test_the_numbers_are_those_of_the_mistakes():
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
     filtered, filtered_q = np.array([0, 0.2, 0.7]) / 0.9, np.array([0.6, 0.3, 0]) / 0.9
     after_a_deficit, drafted = np.array([0.5, 0.4, 0.1]), np.array([0.1, 0.3, 0.6])
-    with apply_mistake(MISTAKES["resample-from-p"]):
+    with making(MISTAKES["resample-from-p"]):
         resampled = coming_out(p, q)
     spread_p, spread_q = np.array([0.2, 0.4, 0.4]), np.array([0.6, 0.2, 0.2])
-    with apply_mistake(MISTAKES["draft-noise-again"]):
+    with making(MISTAKES["draft-noise-again"]), followed():
         chosen_again = coming_out(spread_p, spread_q, sample=sample_and_keep)
     for name, right, wrong in (
         ("draft-noise-again", coming_out(spread_p, spread_q), chosen_again),
