@@ -1,6 +1,5 @@
 """Decode the same prompts with several decoders, which take turns, with a clock on each part."""
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -10,7 +9,7 @@ from tqdm import tqdm
 
 from bench.rows import Runs
 from decoding.batching import decode_together
-from decoding.decode import make_drafter, timed
+from decoding.decode import Clocked, make_drafter, timed
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from gpt2 import Model
@@ -18,23 +17,6 @@ from sampling import RULES, Rng, SamplingParams, autoregressive, speculative
 
 Variant = tuple[str, int, str]  # a draft's name, K and the rule
 PLAIN: Variant = ("", 0, "token")  # the autoregressive loop
-
-
-class Clocked:
-    """Stands for an object, of which one method appends its seconds to a list."""
-
-    def __init__(self, owner: Any, method: str, seconds: list[float]):
-        self.owner, self.method, self.seconds = owner, method, seconds
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.owner, name)
-        return partial(self.call, value) if name == self.method else value
-
-    def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
-        begun = time.perf_counter()
-        result = function(*arguments, **named)
-        self.seconds.append(time.perf_counter() - begun)
-        return result
 
 
 def measure_in_turns(

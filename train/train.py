@@ -1,7 +1,7 @@
 """Make the models in models/: a vocabulary, targets, draft models distilled from them, and heads.
 
     pip install --group train      # pip 25.1 or newer
-    python -m train.train COMMAND --corpus DIR
+    python -m train.train COMMAND DIR
 
 COMMAND is tokenizer, target, samples, draft or head; each has its own --help. DIR holds
 `*_train.txt` and `*_valid.txt`: plain text, stories ended by a line `<|endoftext|>`.
@@ -376,30 +376,41 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits -> scalar, the mean ove
 
 
 def distillation_loss(
-    teacher: GPT2, distance: Callable, draft: Any, ids: Tensor, offset: int
+    teacher: GPT2, read: Callable, distance: Callable, draft: Any, ids: Tensor, offset: int
 ) -> Tensor:
     """Return the distance of a draft's distributions from the teacher's, for each token of a draft
     the mean over positions, added up. A GPT2 drafts one token here, a head several.
+
+    read(ids, offset) -> the teacher's hidden states
     """
     with torch.no_grad():
-        hidden = teacher.hidden(ids[:, :-1], offset)  # the last ids are for cross_entropy only
+        hidden = read(ids[:, :-1], offset)  # the last ids are for cross_entropy only
         p = teacher.logits(hidden)
     logits = draft.draft_logits(ids[:, :-1], offset, hidden, teacher)
     # token i of a draft: its row j is for the target's position i + j
     return sum(distance(p[:, i:], q) for i, q in logits)
 
 
-def distillation_losses(teacher: GPT2) -> tuple[Loss, Loss]:
+def distillation_losses(teacher: GPT2, keep: bool = False) -> tuple[Loss, Loss]:
     """Return the losses of the two halves of a run that distils a teacher (DistillSpec, Zhou et al.
     2023, arXiv 2310.08461): first Kullback-Leibler, whose gradients are large while the draft knows
     nothing, then total variation, because acceptance at temperature 1 is exactly 1 - TV(p, q)
     (Leviathan et al. 2023, corollary 3.6).
+
+    keep: whether to keep the teacher's hidden states, because batches will come again
     """
     teacher.eval().requires_grad_(False)
-    return (
-        partial(distillation_loss, teacher, kullback_leibler),
-        partial(distillation_loss, teacher, total_variation),
-    )
+    kept: dict[tuple[int, bytes], Tensor] = {}
+
+    def read(ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        key = offset, ids.numpy().tobytes()
+        hidden = kept[key].float() if key in kept else teacher.hidden(ids, offset)
+        if keep:
+            kept[key] = hidden.half()
+        return hidden
+
+    distances = kullback_leibler, total_variation
+    return tuple(partial(distillation_loss, teacher, read, distance) for distance in distances)
 
 
 # ---------------------------------------------------------------- a run
@@ -478,6 +489,7 @@ class Run:
     learning_rate: float
     seed: int
     identity: dict[str, Any]
+    n_batches: int = 0  # that are read over and over; 0: new ones in every step
 
     @property
     def checkpoint(self) -> Path:
@@ -507,7 +519,8 @@ class Run:
         bar = tqdm(total=steps, initial=step, desc=self.name, mininterval=5)
         while step < steps:
             loss_of = losses[step >= steps // 2]
-            ids, offset = texts.batch(step, steps, self.seed, n_ctx)
+            i, n = (step % self.n_batches, self.n_batches) if self.n_batches else (step, steps)
+            ids, offset = texts.batch(i, n, self.seed, n_ctx)
             with mixed_precision():
                 loss = loss_of(model, ids, offset)
             loss.backward()
@@ -546,11 +559,12 @@ def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) 
 # ---------------------------------------------------------------- commands
 
 
-def tokenizer(*, corpus: str, target_model_size: str = "7M") -> None:
+def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
     """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens.
 
+    CORPUS is the folder of *_train.txt and *_valid.txt.
+
     Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
         target_model_size: the folder in models/ that it is written to
     """
     learner = ByteLevelBPETokenizer()
@@ -566,8 +580,8 @@ def tokenizer(*, corpus: str, target_model_size: str = "7M") -> None:
 
 
 def target(
-    *,
     corpus: str,
+    *,
     target_model_size: str = "7M",
     start: str = "",
     grow: str = "",
@@ -577,8 +591,9 @@ def target(
 ) -> None:
     """Train a target for the next token of the corpus.
 
+    CORPUS is the folder of *_train.txt and *_valid.txt.
+
     Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
         target_model_size: the folder in models/ that it is written to; without --start, it must
             hold a vocabulary
         start: a model to start from; without it, 8 layers of width 256 with random weights
@@ -607,8 +622,8 @@ def target(
 
 
 def draft(
-    *,
     corpus: str,
+    *,
     target_model_size: str = "7M",
     draft_model_size: str = "0.7M",
     start: str = "",
@@ -619,14 +634,17 @@ def draft(
     written: bool = False,
     steps: int = 3000,
     tokens_per_step: int = 4096,
+    n_batches: int = 0,
     learning_rate: float = 4e-3,
     seed: int = 1,
 ) -> None:
-    """Distil a draft model from a target by total variation, which is 1 - its acceptance rate. With
-    random weights, the first half of the run is by Kullback-Leibler divergence.
+    """Distil a draft model from a target by total variation, 1 - its acceptance rate. If it begins
+    with random weights, or with some of the layers, the first half of the run is by Kullback-Leibler
+    divergence.
+
+    CORPUS is the folder of *_train.txt and *_valid.txt.
 
     Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
         target_model_size: the model to learn from
         draft_model_size: the folder in models/ that it is written to
         start: a draft model to start from; without it, the weights are random
@@ -637,11 +655,14 @@ def draft(
         written: half of the text is what the target wrote (the command samples)
         steps: how many steps
         tokens_per_step: how many tokens each of them reads
+        n_batches: read so many batches over and over, so that the target computes them only once,
+            which is three times as fast; 0 reads new ones in every step
         learning_rate: the highest of the run
         seed: of weights and batches
     """
     source = MODELS / target_model_size
-    losses = distillation_losses(GPT2(read_config(source), read_tensors(source)))
+    teacher = GPT2(read_config(source), read_tensors(source))
+    losses = distillation_losses(teacher, keep=n_batches > 0)
     if start:
         config, tensors = (
             read_config(MODELS / start),
@@ -649,27 +670,30 @@ def draft(
         )
         kept = [int(layer) for layer in layers.split(",") if layer] or [*range(config.n_layer)]
         model = GPT2(replace(config, n_layer=len(kept)), keep_layers(tensors, kept))
-        losses = losses[1], losses[1]  # it knows enough for total variation
+        if not layers:
+            losses = losses[1], losses[1]  # it knows enough for total variation
     else:
         model = new_model(source, n_layer, n_embd, n_head, seed)
     identity = {"target": target_model_size, "start": start, "layers": layers, "written": written}
-    run = Run(draft_model_size, corpus, steps, learning_rate, seed, identity)
+    identity |= {"tokens_per_step": tokens_per_step, "n_batches": n_batches}
+    run = Run(draft_model_size, corpus, steps, learning_rate, seed, identity, n_batches)
     texts = run.read_texts(source, written, tokens_per_step)
     run.train(model, losses, texts, model.config.n_positions)
     write_model(model, MODELS / draft_model_size, source)
 
 
 def samples(
-    *,
     corpus: str,
+    *,
     target_model_size: str = "7M",
     n_batches: int = 80,
     seed: int = 1,
 ) -> None:
     """Let a target continue passages of the corpus, for drafts to learn from.
 
+    CORPUS is the folder of *_train.txt and *_valid.txt.
+
     Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
         target_model_size: the target
         n_batches: how many batches of 64 texts; every third is greedy, the others are sampled
         seed: of the passages and samples
@@ -688,8 +712,8 @@ def samples(
 
 
 def head(
-    *,
     corpus: str,
+    *,
     kind: Literal["eagle", "medusa"] = "eagle",
     target_model_size: str = "7M",
     steps: int = 1000,
@@ -698,8 +722,9 @@ def head(
     """Train EAGLE's head or Medusa's for a target, and write it into the target's folder. Half of
     the text is what the command samples wrote.
 
+    CORPUS is the folder of *_train.txt and *_valid.txt.
+
     Flags:
-        corpus: the folder of *_train.txt and *_valid.txt
         kind: eagle, with steps of 4,096 tokens, or medusa, with steps of 1,024
         target_model_size: the target
         steps: how many steps

@@ -251,7 +251,8 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
     assert read_config(size.parent / "17M") == replace(read_config(size), n_embd=32, n_head=4)
     train.draft(**few, n_layer=2, n_embd=16, n_head=2)
     train.samples(**places, n_batches=1)
-    train.draft(**few, start="0.7M", layers="1", written=True, draft_model_size="0.5M")
+    train.draft(**few, start="0.7M", layers="1", written=True, n_batches=1,
+                draft_model_size="0.5M")  # fmt: skip
     assert read_config(size.parent / "0.5M") == replace(read_config(size), n_layer=1)
     train.head(**few)
     train.head(**few, kind="medusa")
@@ -268,6 +269,19 @@ def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
     for n in (2, 3):
         train.target(**places, target_model_size="17M", start="17M", steps=n)
     assert steps == [0, 0, 1, 1, 2, 2]  # of two optimizers
+
+
+def test_a_target_computes_a_batch_that_comes_again_once(folder):
+    """To the digits of float16; and the loss is the same as without."""
+    teacher, draft = read_teacher(folder), train.GPT2(TINY)
+    ids, read = torch.tensor([IDS]), []
+    hidden = teacher.hidden
+    teacher.hidden = lambda *given: read.append(1) or hidden(*given)
+    expected = train.distillation_losses(teacher)[1](draft, ids, 0).item()
+    loss = train.distillation_losses(teacher, keep=True)[1]
+    assert [loss(draft, ids, 0).item() for _ in range(3)] == pytest.approx([expected] * 3, 1e-2)
+    assert len(read) == 2
+    assert loss(draft, ids, 4).item() != expected and len(read) == 3  # elsewhere in the context
 
 
 def test_keeping_layers_keeps_what_they_compute(folder):
