@@ -639,8 +639,8 @@ def draft(
     seed: int = 1,
 ) -> None:
     """Distil a draft model from a target by total variation, 1 - its acceptance rate. If it begins
-    with random weights, or with some of the layers, the first half of the run is by Kullback-Leibler
-    divergence.
+    with random weights, or with some of the layers, then the first half of the run is by
+    Kullback-Leibler divergence.
 
     CORPUS is the folder of *_train.txt and *_valid.txt.
 
