@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.intervals import ratio, ratio_interval
+from decoding.theory import speedup
 
 Run = dict[str, Any]
 Runs = list[list[Run]]
@@ -55,8 +56,8 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "verify_cost": why_no_verify_cost(figures["verify_cost"]),
         "predicted": why_no_prediction(runs, K, figures["verify_cost"]),
     }
-    causes = [figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost")]
-    figures["predicted"] = None if withheld["predicted"] else predict(K, *causes)
+    a, c, v = (figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
+    figures["predicted"] = None if withheld["predicted"] else speedup(a, K, c, v)
     reasons = {column: reason for column, reason in withheld.items() if reason}
     return {
         "prompts": len(runs),
@@ -79,17 +80,7 @@ def total(runs: Runs, field: int) -> list[int]:
     return [sum(one[field] for run in repeats for one in run["rounds"]) for repeats in runs]
 
 
-# ---------------------------------------------------------------- what speedups follow from
-
-
-def predict(K: int, a: float, c: float, v: float) -> float:
-    """Return the speedup that follows if each examined token is accepted with probability a: the
-    tokens of a round over its cost (Leviathan et al. 2023, arXiv 2211.17192, theorem 3.8).
-
-    >>> predict(4, 1.0, 0.25, 1.0), predict(4, 0.0, 0.25, 1.0)
-    (2.5, 0.5)
-    """
-    return sum(a**i for i in range(K + 1)) / (K * c + v)
+# ---------------------------------------------------------------- the costs c and v
 
 
 def seconds_per_drafted_token(run: Run) -> list[float]:
