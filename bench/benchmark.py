@@ -117,14 +117,19 @@ def benchmark(
                 how = n_tokens_to_generate, to_probs, synthetic_acceptance
                 decode = partial(decode_texts, target, models, *how)
                 runs = measure_in_turns(decode, variants, batches, repeats, seed)
-                case = {"target": Path(name).name, "temperature": to_probs.temperature}
+                comparable = to_probs.greedy and not synthetic_acceptance
                 for variant in variants[1:]:
                     draft, k, rule = variant
-                    row = case | {"draft": Path(draft).name, "K": k, "verification": rule}
-                    comparable = to_probs.greedy and not synthetic_acceptance
                     bug = comparable and has_bug(target, batches, runs, variant)
-                    row |= {"batch_size": n_texts, **make_row(runs[PLAIN], runs[variant], k, bug)}
-                    rows.append(row | about)
+                    case = {
+                        "target": Path(name).name,
+                        "draft": Path(draft).name,
+                        "temperature": to_probs.temperature,
+                        "verification": rule,
+                        "batch_size": n_texts,
+                        "K": k,
+                    }
+                    rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
                     if json:
                         print(dumps(rows[-1]), flush=True)
                     if file:
@@ -143,7 +148,8 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
         for part in text.split(","):
             first, dots, last = part.partition("..")
             values += range(int(first), int(last) + 1) if dots and kind is int else [kind(part)]
-    except ValueError:
+        values[0]  # 4..1 has none
+    except (ValueError, IndexError):
         raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4") from None
     return list(dict.fromkeys(values))
 

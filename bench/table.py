@@ -81,13 +81,14 @@ def to_markdown(rows: list[dict]) -> str:
     columns = [name for name in HEADINGS if name not in common and {*texts[name]} != {"–"}]
     lines = [[texts[name][i] for name in columns] for i in range(len(rows))]
     settings, machine = rows[0]["settings"], rows[0]["machine"]
+    n_prompts = max(row["prompts"] for row in rows)
     parts = [
         label(settings),
         f"All rows: {', '.join(f'{HEADINGS[name]} {texts[name][0]}' for name in common)}.",
         markdown_table([HEADINGS[name] for name in columns], lines),
         "\n".join(remarks(rows)),
         LEGEND,
-        f"{rows[0]['prompts']} prompts, {settings['n_tokens_to_generate']} tokens each, medians of "
+        f"{n_prompts} prompts, {settings['n_tokens_to_generate']} tokens each, medians of "
         f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
         f"{settings['backend']}, {machine['date']}.",
     ]

@@ -141,6 +141,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
     ({"temperature": "-1"}, "temperature -1"),
     ({"K": "0"}, "--K 0"),
     ({"K": "1...3"}, "--K '1...3'"),
+    ({"K": "3..1"}, "--K '3..1'"),
     ({"repeats": 0}, "--repeats 0"),
     ({"verification": "token,blocks"}, "--verification 'blocks'"),
     ({"synthetic_acceptance": 1.5}, "--synthetic_acceptance 1.5"),
