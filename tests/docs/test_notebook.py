@@ -246,8 +246,17 @@ def test_runs_from_top_to_bottom():
     assert all(map(text_of, cells))
 
 
+# GitHub Pages fills in the address (.github/workflows/pages.yml)
+BADGES = """
+
+[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)](https://colab.research.google.com/github/OWNER/REPOSITORY/blob/main/docs/walkthrough.ipynb)
+[![Open in Binder](https://mybinder.org/badge_logo.svg)](https://mybinder.org/v2/gh/OWNER/REPOSITORY/HEAD?labpath=docs%2Fwalkthrough.ipynb)"""  # noqa: E501
+
 if __name__ == "__main__":
     from nbconvert import HTMLExporter
 
-    page, _ = HTMLExporter().from_notebook_node(executed())
+    copy = executed()
+    title, rest = copy.cells[0].source.split("\n", 1)
+    copy.cells[0].source = title + BADGES + "\n" + rest
+    page, _ = HTMLExporter().from_notebook_node(copy)
     FILE.with_suffix(".html").write_text(page, encoding="utf-8")
