@@ -69,24 +69,22 @@ def merge_long(ids: list[int], merges: Merges) -> list[int]:
     left: list[int | None] = [*ids]  # None where an id was joined to the one before it
     before, after = [*range(-1, len(left) - 1)], [*range(1, len(left) + 1)]  # indices of neighbours
 
-    def rank_at(i):
-        pair = (left[i], left[after[i]]) if 0 <= i and after[i] < len(left) else None
-        return merges[pair][0] if pair in merges else None
+    def merge_at(i):  # (rank, merged id) of an id and the next, or None
+        return merges.get((left[i], left[after[i]])) if 0 <= i and after[i] < len(left) else None
 
-    heap = [(rank, i) for i in range(len(left)) if (rank := rank_at(i)) is not None]
+    heap = [(known, i) for i in range(len(left)) if (known := merge_at(i))]
     heapify(heap)
     while heap:
-        rank, i = heappop(heap)
-        if rank_at(i) != rank:
+        known, i = heappop(heap)
+        if merge_at(i) != known:
             continue  # one of the two has been joined to another since
         j = after[i]
-        left[i], left[j] = merges[left[i], left[j]][1], None
-        after[i] = after[j]
+        left[i], left[j], after[i] = known[1], None, after[j]
         if after[i] < len(left):
             before[after[i]] = i
         for k in (before[i], i):
-            if (rank := rank_at(k)) is not None:
-                heappush(heap, (rank, k))
+            if known := merge_at(k):
+                heappush(heap, (known, k))
     return [one for one in left if one is not None]
 
 
@@ -131,7 +129,7 @@ class Encoder:
         self.ends = frozenset([named] if ends is None and named is not None else ends or ())
         self.end_of_text = named if named is not None else min(self.ends, default=None)
         self.n_vocab = n
-        self._encode_word = lru_cache(maxsize=65536)(self._encode_word)  # one cache per encoder
+        self._encode_word = lru_cache(maxsize=65536)(self._encode)  # one cache per encoder
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
@@ -144,7 +142,7 @@ class Encoder:
         everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
         return sha256(everything.encode()).hexdigest()[:16]
 
-    def _encode_word(self, word: str) -> list[int]:
+    def _encode(self, word: str) -> list[int]:
         """The token ids of one match of WORD. Raises ValueError for a byte without a token."""
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]

@@ -23,19 +23,14 @@ OTHERS = {  # {pattern: what it is}, of files that cannot be read here, to name 
 }
 
 
-def digest(files: Iterable[Path], algorithm: str) -> str:
-    """Hash the contents of files, one after the other, in hexadecimal. algorithm: of hashlib."""
-    state = hashlib.new(algorithm, usedforsecurity=False)
+def sha256_of(files: Iterable[Path]) -> str:
+    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
+    state = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
             while block := file.read(1 << 20):
                 state.update(block)
     return state.hexdigest()
-
-
-def sha256_of(files: Iterable[Path]) -> str:
-    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
-    return digest(files, "sha256")
 
 
 def first_of(folder: Path, *names: str) -> Path:

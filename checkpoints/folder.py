@@ -6,24 +6,28 @@ import math
 import re
 import warnings
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from checkpoints.files import first_of, read_json
 from checkpoints.formats import pytorch, safetensors, tf_checkpoint
-from checkpoints.formats.shards import read_shards, shard_paths
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
 
-WEIGHTS = {  # {name: function that reads its tensors}, the preferred first
-    "model.safetensors": safetensors.read_table,
-    "model.safetensors.index.json": partial(read_shards, read_table=safetensors.read_table),
-    "pytorch_model.bin": pytorch.read_table,
-    "pytorch_model.bin.index.json": partial(read_shards, read_table=pytorch.read_table),
+WEIGHTS = (  # the preferred first
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+READERS = {  # {ending: function that reads the tensors of a file}
+    ".safetensors": safetensors.read_table,
+    ".bin": pytorch.read_table,
+    ".index": tf_checkpoint.read_table,
 }
+SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
 CONFIGS = ("config.json", "hparams.json")
 PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
 # causal masks, and heads that a language model does not use
@@ -60,7 +64,7 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """All files with the weights of a folder. The first, which is there, is the one to open."""
+    """The files with the weights of a folder, some of which may be missing."""
     note = folder / "checkpoint"  # of TensorFlow, which names the newest
     text = note.read_text(errors="replace") if note.is_file() else ""
     indexes = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
@@ -68,7 +72,13 @@ def weights_files(folder: Path) -> list[Path]:
     path = first_of(folder, *WEIGHTS, *(f"{name}.index" for name in indexes))
     if path.suffix == ".index":
         return [path, tf_checkpoint.data_of(path)]
-    return [path, *sorted({*shard_paths(path).values()})] if path.suffix == ".json" else [path]
+    if path.suffix != ".json":
+        return [path]
+    names = read_json(path).get("weight_map")
+    names = {*map(str, names.values())} if isinstance(names, dict) else {""}
+    if not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
+        raise ValueError(f"{path}: expected the files of tensors beside it; fetch it again")
+    return [folder / name for name in sorted(names)]
 
 
 def problem_with(folder: Path) -> str:
@@ -125,11 +135,11 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     The token embedding may have rows behind its n_vocab tokens, which are left out with a warning.
     So are, without one, masks and heads in UNUSED. An output head must be equal to the embedding.
     """
-    path, *others = weights_files(folder)
     shapes = config.shapes()
-    for other in others:
-        first_of(folder, other.name)
-    stored = WEIGHTS.get(path.name, tf_checkpoint.read_table)(path)
+    stored: dict[str, Tensor] = {}
+    for path in weights_files(folder):
+        first_of(folder, path.name)  # raises ValueError if it is missing
+        stored |= READERS[path.suffix](path) if path.suffix in READERS else {}
     table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):
         raise ValueError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")

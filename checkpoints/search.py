@@ -24,26 +24,21 @@ def locate(name: str, models_dir: str | Path) -> Path | None:
 
 
 def find_cached(name: str) -> Path | None:
-    """The folder of a size or "owner/name" in Hugging Face's cache on this machine, or None. One
-    that lacks files is passed over with a warning.
+    """The folder of an "owner/name" in Hugging Face's cache on this machine, or None. One that
+    lacks files is passed over with a warning.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
     hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
-    owner_and_name = repository(name) or ""
-    # old versions knew the sizes by their short names
-    for known in (owner_and_name, owner_and_name.partition("/")[2]):
-        # another program wrote the cache, or is writing it
-        try:
-            model = hub.expanduser() / f"models--{known.replace('/', '--')}"
-            folder = model / "snapshots" / (model / "refs" / "main").read_text().strip()
-            problem = problem_with(folder)
-        except (OSError, ValueError, RuntimeError):  # a NUL, no UTF-8, "~" without a home
-            continue
-        if not problem:
-            return folder
+    try:  # another program wrote the cache, or is writing it
+        model = hub.expanduser() / f"models--{name.replace('/', '--')}"
+        folder = model / "snapshots" / (model / "refs" / "main").read_text().strip()
+        problem = problem_with(folder)
+    except (OSError, ValueError, RuntimeError):  # a NUL, no UTF-8, "~" without a home
+        return None
+    if problem:
         warnings.warn(f"Hugging Face's cache is passed over: {problem}")
-    return None
+    return None if problem else folder
 
 
 def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool = False) -> Path:
@@ -59,8 +54,8 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     # an incomplete folder in the models directory may be an interrupted download
     if folder and (folder != Path(models_dir) / name or not problem_with(folder)):
         return folder
-    if repository(name):
-        if cached := find_cached(name):
+    if owner_and_name := repository(name):
+        if cached := find_cached(owner_and_name):
             return cached
         if download:
             from checkpoints.download import fetch_model  # here, as requests is slow to import

@@ -1,16 +1,14 @@
-"""python main.py download 124M 355M: fetch models from OpenAI or Hugging Face."""
+"""python main.py download 124M 355M: fetch models from Hugging Face."""
 
 from checkpoints.registry import MODELS_DIR, REPOSITORIES, repository, size_of
 from checkpoints.search import find_folder
 
 
 def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
-    """Fetch models: from OpenAI or Hugging Face, or not at all where Hugging Face's cache on this
-    machine has them.
+    """Fetch models from Hugging Face, unless its cache on this machine has them.
 
-    Give sizes (82M, 124M, 355M, 774M, 1558M) or Hugging Face repositories of GPT-2s (owner/name).
-    An interrupted download goes on where it stopped. GPT2_OPENAI_ENDPOINT and HF_ENDPOINT, in the
-    environment, set a mirror.
+    Give sizes (82M, 124M, 355M, 774M, 1558M) or repositories of GPT-2s (owner/name). An interrupted
+    download goes on where it stopped. HF_ENDPOINT, in the environment, sets a mirror.
 
     Flags:
         models_dir: the folder that gets a folder for each model

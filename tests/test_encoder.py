@@ -230,6 +230,10 @@ def test_a_long_word_looks_up_few_pairs():
             self.n_lookups += 1
             return super().__contains__(pair)
 
+        def get(self, pair):
+            self.n_lookups += 1
+            return super().get(pair)
+
     vocabulary, pairs = tiny_vocabulary()
     letters = "".join(chr(i) for i in range(97, 123))
     symbols = [*vocabulary, *(a + b for a in letters for b in letters if a + b not in vocabulary)]

@@ -20,28 +20,32 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from checkpoints.formats.tensor import MAX_AXES, Tensor
+import numpy as np
+
+from checkpoints.formats.tensor import DTYPES, Tensor
 
 MAX_PICKLE = 1 << 24  # bytes; that of 1558M has 70,000
 MAGIC = 0x1950A86A20F9469CFC6C
 OPCODES = b"\x80}])ch(jqrXUTJKMGN\x88\x89\x8aQt\x85\x86\x87Rsuaeb.\x8c\x93\x94\x95"
-STORAGES = {  # {torch's name: (dtype, bytes of a number)}
-    "DoubleStorage": ("float64", 8),
-    "FloatStorage": ("float32", 4),
-    "HalfStorage": ("float16", 2),
-    "BFloat16Storage": ("bfloat16", 2),
-    "ByteStorage": ("uint8", 1),
-    "BoolStorage": ("bool", 1),
-    "LongStorage": ("int64", 8),
+STORAGES = {  # {torch's name: dtype}
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
 }
+Machine: Any = pickle._Unpickler  # Python's own, with a table of instructions; C's has none
+Places = dict[str, tuple[int, int]]  # {key of a storage: its offset and size in the file}
 
 
 class View(NamedTuple):
     """A tensor as the pickle has it: numbers of a storage, from `first` on. The storage is (dtype,
-    bytes of a number, key, how many numbers).
+    key, how many numbers).
     """
 
-    storage: tuple[str, int, str, int]
+    storage: tuple[str, str, int]
     first: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -56,8 +60,8 @@ class Names(dict):
         super().__setitem__(key, value)
 
 
-class Unpickler(pickle._Unpickler):  # Python's own: in C, neither is a table of instructions
-    dispatch = {code: run for code, run in pickle._Unpickler.dispatch.items() if code in OPCODES}
+class Unpickler(Machine):
+    dispatch = {code: run for code, run in Machine.dispatch.items() if code in OPCODES}
     dispatch |= {
         pickle.EMPTY_DICT[0]: lambda self: self.append(Names()),
         pickle.BUILD[0]: lambda self: self.stack.pop(),  # attributes of an object: not wanted
@@ -76,9 +80,9 @@ class Unpickler(pickle._Unpickler):  # Python's own: in C, neither is a table of
             raise ValueError(f"names {module}.{name}, which no file of weights needs")
         return found[f"{module}.{name}"]
 
-    def persistent_load(self, pid: Any) -> tuple[str, int, str, int]:
+    def persistent_load(self, pid: Any) -> tuple[str, str, int]:
         _, name, key, _device, n_numbers, *_ = pid
-        return *STORAGES[name], key, n_numbers
+        return STORAGES[name], key, n_numbers
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
@@ -100,9 +104,9 @@ def read_table(path: Path) -> dict[str, Tensor]:
             ) from None
 
 
-def read_zip(file: BinaryIO) -> tuple[dict, dict[str, tuple[int, int]]]:
-    """({name: View}, {key: (offset, size) of its storage in the file}) of a zip file."""
-    places: dict[str, tuple[int, int]] = {}
+def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
+    """The views in a zip file, and where their storages are."""
+    places: Places = {}
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             name = info.filename.partition("/")[2]
@@ -119,7 +123,7 @@ def read_zip(file: BinaryIO) -> tuple[dict, dict[str, tuple[int, int]]]:
     return views, {name.removeprefix("data/"): place for name, place in places.items()}
 
 
-def read_old(file: BinaryIO) -> tuple[dict, dict[str, tuple[int, int]]]:
+def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """The same of a file from before torch 1.6."""
     head = io.BytesIO(file.read(MAX_PICKLE))
     if Unpickler(head).load() != MAGIC:
@@ -127,33 +131,36 @@ def read_old(file: BinaryIO) -> tuple[dict, dict[str, tuple[int, int]]]:
     _version, machine, views, keys = (Unpickler(head).load() for _ in range(4))
     if not machine["little_endian"]:
         raise ValueError("written by a big-endian machine")
-    itemsize = {view.storage[2]: view.storage[1] for view in views.values()}
+    dtypes = {key: dtype for (dtype, key, _), *_ in views.values()}
     places, offset = {}, head.tell()
     for key in keys:
         file.seek(offset)
-        size = int.from_bytes(file.read(8), "little") * itemsize[key]
+        size = int.from_bytes(file.read(8), "little") * itemsize(dtypes[key])
         places[key] = offset + 8, size
         offset += 8 + size
     return views, places
 
 
-def locate(
-    path: Path, name: str, view: View, places: dict[str, tuple[int, int]], n_bytes: int
-) -> Tensor:
+def locate(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
     """The Tensor of a View in a file of n_bytes."""
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
-    (dtype, itemsize, key, n_numbers), first, shape, strides = view
+    (dtype, key, n_numbers), first, shape, strides = view
     offset, size = places[key]
-    n = math.prod(shape[:MAX_AXES])  # Tensor refuses more
-    tensor = Tensor(path, name, dtype, tuple(shape), offset + first * itemsize, n * itemsize)
-    if size != n_numbers * itemsize or offset + size > n_bytes or not 0 <= first <= n_numbers - n:
+    tensor = Tensor(path, name, dtype, tuple(shape), offset + first * itemsize(dtype))
+    end = tensor.offset + tensor.size
+    if size != n_numbers * itemsize(dtype) or not offset <= tensor.offset <= end <= offset + size:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
+    if offset + size > n_bytes:
+        raise ValueError(f"{name!r} lies behind the end of the file")
     if tuple(strides) == strides_of(shape):
         return tensor
-    if tuple(strides[::-1]) == strides_of(shape[::-1]):
-        return replace(tensor, order="F")
-    return replace(tensor, dtype=f"a view of strides {tuple(strides)}")
+    is_transposed = tuple(strides[::-1]) == strides_of(shape[::-1])
+    return replace(tensor, order="F" if is_transposed else None)
+
+
+def itemsize(dtype: str) -> int:
+    return np.dtype(DTYPES[dtype]).itemsize
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+NAMES |= {"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
 HEADER_LIMIT = 100_000_000  # bytes; that of the format's own library
 
 
@@ -18,12 +19,12 @@ def read_table(path: Path) -> dict[str, Tensor]:
     try:
         for name, entry in header.items():
             first, end = entry["data_offsets"]  # counted from `begin`
-            stored_as, shape = entry["dtype"], tuple(entry["shape"])
-            # a tensor of any other dtype may be in the file, but cannot be read
-            dtype = NAMES.get(stored_as, f"safetensors' {stored_as!r}")
-            table[name] = Tensor(path, name, dtype, shape, begin + first, end - first)
-    except (ValueError, TypeError, KeyError):
-        raise ValueError(f"{path}: has a damaged header; fetch it again") from None
+            dtype = NAMES[entry["dtype"]]
+            table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
+            if table[name].size != end - first:
+                raise ValueError(f"{name!r} has {end - first} bytes, not {table[name].size}")
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path}: cannot be read ({error}); fetch it again") from None
     require_contiguous(path, table.values(), begin)
     return table
 

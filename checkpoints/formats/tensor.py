@@ -8,19 +8,28 @@ from typing import Literal
 
 import numpy as np
 
-# as they are stored; bfloat16 is the upper half of a float32
-DTYPES = {"float64": "<f8", "float32": "<f4", "float16": "<f2", "bfloat16": "<u2"}
+DTYPES = {  # {name: as it is stored}; bfloat16 is the upper half of a float32
+    "float64": "<f8",
+    "float32": "<f4",
+    "float16": "<f2",
+    "bfloat16": "<u2",
+    "int64": "<i8",
+    "int32": "<i4",
+    "uint8": "u1",
+    "bool": "?",
+}
+FLOATS = ("float64", "float32", "float16", "bfloat16")
 MAX_AXES = 4  # of a causal mask; more only serve to make a product of sizes huge
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """An array in a file, from byte `offset` on in `size` bytes. It is read only when asked.
+    """An array in a file, from byte `offset` on. It is read only when asked.
 
-    dtype: one of DTYPES, or any other name for a tensor that cannot be read. order: "F" if the
-    columns follow one another, as PyTorch stores a transposed matrix. n_rows: how many of the first
+    dtype: one of DTYPES. order: "F" if the columns follow one another, as PyTorch stores a
+    transposed matrix, None for a view of which not even that is true. n_rows: how many of the first
     rows are wanted, None for all. query_scale: what the first third of the columns is multiplied
-    by; in c_attn, these make the queries. Raises ValueError for numbers that are no sizes.
+    by; in c_attn, these make the queries. Raises ValueError for what cannot be.
     """
 
     path: Path
@@ -28,21 +37,28 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     offset: int
-    size: int
-    order: Literal["C", "F"] = "C"
+    order: Literal["C", "F"] | None = "C"
     n_rows: int | None = None
     query_scale: float = 1
 
     def __post_init__(self):
-        sizes = (self.offset, self.size, *self.shape)
-        if len(self.shape) > MAX_AXES or not all(type(n) is int and n >= 0 for n in sizes):
-            raise ValueError(f"{self.name!r} at {self.offset!r} has shape {self.shape[:MAX_AXES]}")
+        sizes = (self.offset, *self.shape)
+        if not all(type(n) is int and n >= 0 for n in sizes) or len(sizes) > 1 + MAX_AXES:
+            raise ValueError(f"{self.name!r} has shape {self.shape[:MAX_AXES]} at {self.offset!r}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"{self.name!r} is of type {self.dtype!r}, which cannot be read")
+
+    @property
+    def size(self) -> int:
+        """How many bytes it takes."""
+        return math.prod(self.shape) * np.dtype(DTYPES[self.dtype]).itemsize
 
     def stored(self) -> np.ndarray:
         """The numbers as they are stored, mapped into memory; bfloat16 as float32."""
-        if self.dtype not in DTYPES:
+        if self.dtype not in FLOATS or self.order is None:
+            kind = self.dtype if self.order else "a view with gaps"
             raise ValueError(
-                f"{self.path}: {self.name} is {self.dtype}; expected one of {', '.join(DTYPES)}"
+                f"{self.path}: {self.name} is {kind}; expected one of {', '.join(FLOATS)}"
             )
         array: np.ndarray = np.memmap(
             self.path, DTYPES[self.dtype], "r", self.offset, self.shape, self.order
@@ -70,16 +86,14 @@ class Tensor:
 
 def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0):
     """Raise ValueError unless the tensors fill the file from byte `begin` to its end: no gap, no
-    overlap, and each in as many bytes as its shape and dtype take.
+    overlap.
     """
     end, n_bytes = begin, path.stat().st_size
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
-        dtype = DTYPES.get(tensor.dtype)
-        size = math.prod(tensor.shape) * np.dtype(dtype).itemsize if dtype else tensor.size
-        if (tensor.offset, tensor.size) != (end, size):
+        if tensor.offset != end:
             raise ValueError(
                 f"{path}: its tensors do not fill it from byte {end} on; fetch it again"
             )
-        end += size
+        end += tensor.size
     if end != n_bytes:
         raise ValueError(f"{path}: has {n_bytes} bytes of {end}; fetch it again")

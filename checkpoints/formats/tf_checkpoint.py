@@ -28,15 +28,12 @@ from checkpoints.formats.tensor import Tensor, require_contiguous
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
 TRAILER = 5  # bytes after a block: compression and CRC
-# Keys grow by what they share, so a small file can claim much. GPT-2's largest index has 20,000
-# bytes, its longest key 23.
-INDEX_LIMIT = 1 << 20
-MAX_KEY_BYTES = 100
+INDEX_LIMIT = 1 << 16  # bytes; GPT-2's largest has 20,000. Keys grow by what they share
 # fields of a BundleEntryProto; of its shape, each dimension; of a dimension, its size
 DTYPE, SHAPE, OFFSET, SIZE = 1, 2, 4, 5
 DIMENSION, DIMENSION_SIZE = 2, 1
 # tensorflow/core/framework/types.proto
-TYPES = {1: "float32", 2: "float64", 14: "bfloat16", 19: "float16"}
+TYPES = {1: "float32", 2: "float64", 3: "int32", 9: "int64", 14: "bfloat16", 19: "float16"}
 
 
 def read_varint(stream: BytesIO) -> int:
@@ -62,7 +59,7 @@ def parse_fields(raw: bytes) -> list[tuple[int, Any]]:
     while stream.tell() < len(raw):
         number, wire_type = divmod(read_varint(stream), 8)
         if wire_type == 0:
-            value = read_varint(stream)
+            value: int | bytes = read_varint(stream)
         elif wire_type == 2:  # bytes, after their length
             value = stream.read(read_varint(stream))
         elif wire_type == 5:  # four bytes
@@ -84,7 +81,7 @@ def read_handle(stream: BytesIO) -> tuple[int, int]:
 
 def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
     """Parse the block of `size` bytes at `offset` in the bytes of a table: [(key, value)], keys and
-    values bytes. Raises ValueError for a number that is cut off, or a key that is too long.
+    values bytes. Raises ValueError for a number that is cut off.
     """
     block = raw[offset : offset + size]
     # a block ends with 4 bytes for each entry whose key shares nothing, for a binary search, and
@@ -97,8 +94,6 @@ def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]
         n_shared = read_varint(stream)
         n_new = read_varint(stream)
         n_value = read_varint(stream)
-        if n_shared + n_new > MAX_KEY_BYTES:
-            raise ValueError(f"a key of {n_shared + n_new} bytes")
         key = key[:n_shared] + stream.read(n_new)
         entries.append((key, stream.read(n_value)))
     return entries
@@ -111,7 +106,8 @@ def parse_entries(raw: bytes) -> dict[bytes, bytes]:
         raise ValueError("no table, or a truncated one")
     read_handle(footer)  # of the metadata
     index_offset, index_size = read_handle(footer)
-    entries, end = {}, 0  # end of the previous block; the first block begins at 0
+    entries: dict[bytes, bytes] = {}
+    end = 0  # end of the previous block; the first block begins at 0
     index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
     for _, handle in index:
         offset, size = read_handle(BytesIO(handle))
@@ -145,9 +141,11 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
             shape.append(dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0))
     if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
         shape = shape[1:]
-    code = entry.get(DTYPE, 0)
-    dtype = TYPES.get(code, f"TensorFlow's type {code}")
-    return Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0), entry.get(SIZE, 0))
+    dtype = TYPES.get(entry.get(DTYPE, 0), f"TensorFlow's {entry.get(DTYPE)}")
+    tensor = Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0))
+    if tensor.size != entry.get(SIZE, 0):
+        raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")
+    return tensor
 
 
 def data_of(index: Path) -> Path:

@@ -391,7 +391,13 @@ REFUSED = {  # {kind: (change, what is said)}
         lambda folder: edit_header(
             folder / "model.safetensors", with_entry("transformer.ln_f.bias", dtype="I32")
         ),
-        "transformer.ln_f.bias is safetensors' 'I32'",
+        "transformer.ln_f.bias is int32",
+    ),
+    "float8": (
+        lambda folder: edit_header(
+            folder / "model.safetensors", with_entry("transformer.ln_f.bias", dtype="F8_E4M3")
+        ),
+        "model.safetensors: cannot be read ('F8_E4M3')",
     ),
     "an untied head": (tensors(more(lm_head__weight=WTE + 1)), "lm_head.weight differs"),
     "a classifier": (tensors(more(score__weight=WTE)), "such as 'score.weight'"),

@@ -98,7 +98,7 @@ def test_other_tensors_may_be_there_but_are_no_gpt2(folder):
     (folder / DATA).write_bytes(bytes(24))
     found = tf_checkpoint.read_table(folder / INDEX)
     assert found["ln_f.weight"].shape == (4,)
-    assert "type 9; expected" in refusal(found["global_step.weight"].read, np.float32)
+    assert "is int64; expected" in refusal(found["global_step.weight"].read, np.float32)
 
 
 @pytest.mark.parametrize("dtype, code", [("float16", 19), ("float64", 2), ("bfloat16", 14)])
@@ -112,10 +112,6 @@ def test_dtypes(folder, dtype, code):
 
 
 def test_a_small_file_that_claims_much_is_not_believed():
-    # each key is the one before and a byte more: n entries of 5 bytes hold n^2 / 2 bytes
-    longer = [varint(n) + varint(1) + varint(0) + b"a" for n in range(4000)]
-    with pytest.raises(ValueError, match="a key of"):
-        tf_checkpoint.parse_entries(table(closed(b"".join(longer))))
     # a thousand handles to one block, each of which would be read and kept
     many = block([(b"%06d" % i, b"") for i in range(300)])
     with pytest.raises(ValueError, match="side by side"):

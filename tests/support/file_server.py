@@ -1,6 +1,5 @@
 """A server on this machine that misbehaves in every way a server, a proxy or a connection can."""
 
-import base64
 import hashlib
 import http.server
 import os
@@ -16,10 +15,10 @@ CONTENT = bytes(np.random.default_rng(0).integers(256, size=9000, dtype=np.uint8
 OTHER = bytes(np.random.default_rng(1).integers(256, size=9000, dtype=np.uint8))
 
 
-def md5_of(content):
-    """As Azure's store states it; the second also in a part of the file."""
-    md5 = base64.b64encode(hashlib.md5(content).digest()).decode()
-    return {"Content-MD5": md5, "x-ms-blob-content-md5": md5}
+def sha256_of(content):
+    """A redirection to the same file, as Hugging Face states the checksum of a large one."""
+    stated = {"X-Linked-Etag": f'"{hashlib.sha256(content).hexdigest()}"'}
+    return {"status": 302, "headers": stated | {"Location": "/elsewhere/file.bin"}}
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -95,7 +94,6 @@ def alone(monkeypatch, tmp_path):
     for name in os.environ:
         if name.startswith(("HF_", "GPT2_")) or name.lower().endswith("_proxy"):
             monkeypatch.delenv(name)
-    for name in ("HF_ENDPOINT", "GPT2_OPENAI_ENDPOINT"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")  # nobody listens
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody listens
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
     monkeypatch.setattr(download, "CHUNK", 512)
