@@ -5,18 +5,17 @@ The folders themselves, their file formats and downloads, are in checkpoints/.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Literal
 
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 import numpy as np
 
-from backends import memory
 from backends.kernels import lay_out
 from backends.threads import on_all_threads, on_one_thread
-from checkpoints.errors import InputError
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import SIZES
 from checkpoints.search import find_folder, locate
@@ -24,8 +23,6 @@ from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from gpt2 import Config, Model, nested
 
 # ---------------------------------------------------------------- backends
-
-CHECKPOINT, RANDOM = "checkpoint", "random"  # where weights come from
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ def get_backend(name: str = "numpy") -> Backend:
     )
 
 
-def nothing_to_wait_for():
+def nothing_to_wait_for() -> None:
     """NumPy's `synchronize`: a call has done its work when it returns."""
 
 
@@ -87,33 +84,13 @@ def cupy_backend(half: bool) -> Backend:
     )
 
 
-# ---------------------------------------------------------------- memory
-
-
-def require_memory(configs, backend, n_texts=1, dtype=np.float32, loaded=False):
-    """Raise InputError if the models of [Config], and their caches for n_texts texts each, do not
-    fit into free memory. loaded: the weights are in memory already. CuPy's memory is not checked.
-    """
-    if backend.name != "numpy":
-        return  # CuPy says itself what does not fit
-    needed = n_texts * sum(memory.cache_bytes(config, dtype) for config in configs)
-    subject, advice = f"{n_texts} texts together", "use a smaller --batch_size"
-    if not loaded:
-        needed += sum(memory.weights_bytes(config, dtype) for config in configs)
-        subject, advice = "weights and caches", "use a smaller model"
-    free = memory.available_bytes()
-    if needed > free:
-        raise InputError(
-            f"{subject} need {needed / 1e9:.1f} GB of memory, {max(0, free) / 1e9:.1f} GB are "
-            f"available; {advice}, or close other programs"
-        )
-
-
 # ---------------------------------------------------------------- models
 
+Read = Callable[[str], Any]  # name of a parameter -> its array
 
-def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Model:
-    """Build the Model. read(name) -> array of dtype, for each name in config.shapes()."""
+
+def build_model(config: Config, read: Read, backend: Backend) -> Model:
+    """Build the Model. `read` is called once for each name in config.shapes()."""
     parameters = {}
     for name, shape in config.shapes().items():
         # the matrices of the blocks are laid out for products, and so is the head, below
@@ -135,9 +112,9 @@ def build_model(config: Config, read: Callable, backend: Backend, dtype) -> Mode
     return Model(config, params, backend)
 
 
-def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
-    """A function read(name) -> random array of the parameter's shape, for build_model. scale: their
-    standard deviation. The texts of such a model mean nothing, but its times are real.
+def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
+    """Weights of a normal distribution, for build_model; scale: its standard deviation. The texts
+    of such a model mean nothing, but its times are real.
     """
     rng, shapes = np.random.default_rng(seed), config.shapes()
 
@@ -149,102 +126,117 @@ def random_weights(config, dtype=np.float32, seed=0, scale=0.02):
     return read
 
 
-def stored_weights(folder, config):
-    """A function read(name) -> float32 array in a checkpoint folder (a Path), for build_model."""
+def stored_weights(folder: Path, config: Config) -> Read:
+    """The weights in a checkpoint folder, in float32, for build_model."""
     tensors = open_weights(folder, config)
     return lambda name: tensors[name].read(np.float32)
 
 
-def random_model(config, backend, dtype=np.float32, seed=0, scale=0.02):
-    """Build a Model with random weights of a normal distribution; scale: its standard deviation.
-    Raises InputError if memory does not suffice.
-    """
-    require_memory([config], backend, dtype=dtype)
-    return build_model(config, random_weights(config, dtype, seed, scale), backend, dtype)
+def random_model(
+    config: Config, backend: Backend, dtype=np.float32, seed: int = 0, scale: float = 0.02
+) -> Model:
+    """Build a Model with random weights. Raises ValueError if memory does not suffice."""
+    require_memory([config])
+    return build_model(config, random_weights(config, dtype, seed, scale), backend)
 
 
 def load_model(folder: Path, backend: Backend) -> Model:
-    """Load a checkpoint folder in float32. Raises InputError, also if memory does not suffice."""
+    """Load a checkpoint folder in float32. Raises ValueError if it cannot be used, or if memory
+    does not suffice.
+    """
     config = read_config(folder)
-    require_memory([config], backend)
-    return build_model(config, stored_weights(folder, config), backend, np.float32)
+    require_memory([config])
+    return build_model(config, stored_weights(folder, config), backend)
 
 
-def load_models(sizes, models_dir, backend, weights=CHECKPOINT, download=False):
-    """Load ([Model], encoder) for a list of sizes or folders (str): a target, then its drafts.
+def load_models(
+    names: list[str],
+    models_dir: str,
+    backend: Backend,
+    weights: Literal["checkpoint", "random"] = "checkpoint",
+    download: bool = False,
+) -> tuple[list[Model], Any]:
+    """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
+    or an owner/name of Hugging Face.
 
-    backend: a Backend. weights: "checkpoint", or "random" for the same shapes with texts that mean
-    nothing. download: fetch missing models. Raises InputError before any weight is read, also if
-    vocabularies differ: token 17 must mean the same to all of them.
+    weights: random ones have the shapes of the models, and texts that mean nothing; their encoder
+    is an AnyTokens. download: whether to fetch what is missing. Raises ValueError before any weight
+    is read, also if vocabularies differ: token 17 must mean the same to all of them.
     """
-    if isinstance(sizes, str):
-        raise InputError(f"sizes {sizes!r}: expected a list, such as [{sizes!r}]")
-    configs, reads, encoder = find_sources(sizes, models_dir, weights, download)
-    require_memory(configs, backend)
-    models = [
-        build_model(config, read, backend, np.float32) for config, read in zip(configs, reads)
-    ]
-    return models, encoder
-
-
-def find_sources(sizes, models_dir, weights, download):
-    """Find ([Config], [read], encoder) for a list of sizes or folders. read(name) -> array is the
-    function for build_model; no weight is read yet. The parameters are those of load_models. Raises
-    InputError if a model cannot be found, or vocabularies differ.
-    """
-    sources = random_sources if weights == RANDOM else stored_sources
-    return sources(sizes, models_dir, download)
-
-
-def stored_sources(sizes, models_dir, download):
-    """What find_sources returns and raises, for model folders. download: fetch missing ones."""
-    folders = [find_folder(size, models_dir, download) for size in sizes]
-    configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
-    encoder = load_encoder(folders[0])
-    for size, folder in zip(sizes[1:], folders[1:]):
-        if load_encoder(folder) != encoder:
+    if isinstance(names, str):
+        raise ValueError(f"sizes {names!r}: expected a list, such as [{names!r}]")
+    encoder: Any
+    if weights == "random":
+        configs = [config_of(name, models_dir) for name in names]
+        encoder = AnyTokens(configs[0].n_vocab)
+        reads = [random_weights(config, seed=seed) for seed, config in enumerate(configs)]
+        vocabularies: list[Any] = [config.n_vocab for config in configs]
+    else:
+        folders = [find_folder(name, models_dir, download) for name in names]
+        configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
+        encoder = load_encoder(folders[0])
+        vocabularies = [encoder, *map(load_encoder, folders[1:])]
+    for name, vocabulary in zip(names, vocabularies):
+        if vocabulary != vocabularies[0]:
             raise ValueError(
-                f"draft {size} and target {sizes[0]} have different vocabularies: they cannot pair"
+                f"draft {name} and target {names[0]} have different vocabularies: they cannot pair"
             )
-    configs = [fit_vocabulary(*of, encoder) for of in zip(folders, configs)]
-    reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
-    return configs, reads, encoder
+    if weights == "checkpoint":
+        configs = [fit_vocabulary(*of, encoder) for of in zip(folders, configs)]
+        reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
+    require_memory(configs)
+    return [build_model(*of, backend) for of in zip(configs, reads)], encoder
 
 
-def random_sources(sizes, models_dir, download):
-    """What find_sources returns and raises, for random weights. download is not used."""
-    configs = [config_of(size, models_dir) for size in sizes]
-    for size, config in zip(sizes, configs):
-        if config.n_vocab != configs[0].n_vocab:
-            raise InputError(
-                f"draft {size} has {config.n_vocab} tokens, target {sizes[0]} "
-                f"{configs[0].n_vocab}: they cannot pair"
-            )
-    reads = [random_weights(config, seed=seed) for seed, config in enumerate(configs)]
-    return configs, reads, AnyTokens(configs[0].n_vocab)
-
-
-def config_of(size, models_dir):
-    """The Config of a size or of a folder, for random weights. Raises InputError for any other."""
-    if size in SIZES:
-        return SIZES[size]
-    folder = locate(size, models_dir)
-    if folder is None:
-        raise InputError(
-            f"--weights random: no shape {size!r}; "
-            f"expected {', '.join(SIZES)}, or a folder with a config.json"
-        )
-    return read_config(folder)
+def config_of(name: str, models_dir: str) -> Config:
+    """The Config of a size or of a folder, for random weights. Raises ValueError for any other."""
+    folder = locate(name, models_dir)
+    if folder is None and name not in SIZES:
+        expected = f"{', '.join(SIZES)}, or a folder with a config.json"
+        raise ValueError(f"--weights random: no shape {name!r}; expected {expected}")
+    return read_config(folder) if folder else SIZES[name]
 
 
 class AnyTokens:
     """The encoder of models with random weights: the included tokenizer's ids modulo n_vocab."""
 
-    def __init__(self, n_vocab):
+    def __init__(self, n_vocab: int):
         # the included tokenizer, wherever the user keeps models
         self.encoder = load_encoder(Path(__file__).resolve().parent / "models" / "17M")
-        self.n_vocab = n_vocab
+        self.n_vocab, self.end_of_text = n_vocab, None
 
-    def encode(self, text):
-        """Encode a text to a list of ids, each below n_vocab."""
+    def encode(self, text: str) -> list[int]:
+        """Encode a text to ids below n_vocab."""
         return [i % self.n_vocab for i in self.encoder.encode(text)]
+
+
+# ---------------------------------------------------------------- memory
+
+
+def require_memory(configs: list[Config]) -> None:
+    """Raise ValueError if models of these shapes, and a cache for each, do not fit into the memory
+    that is free: a machine that swaps is busy for hours. Systems that do not say are believed.
+    """
+    numbers = sum(c.n_parameters + c.n_ctx * c.n_embd * (2 * c.n_layer + 1) for c in configs)
+    needed, free = 4 * numbers, available_bytes()
+    if needed > free:
+        raise ValueError(
+            f"weights and caches need {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
+            "available; use a smaller model, or close other programs"
+        )
+
+
+def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> float:
+    """How many bytes this process can still allocate, on Linux: what the machine has available, or
+    what its container still allows. Elsewhere infinity.
+    """
+    free = float("inf")
+    try:
+        meminfo = Path(proc, "meminfo").read_text()
+        free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+) kB", meminfo)[0])
+        limit = Path(cgroup, "memory.max").read_text()
+        used = int(Path(cgroup, "memory.current").read_text())
+        cached = re.findall(r"inactive_file (\d+)", Path(cgroup, "memory.stat").read_text())
+        return min(free, int(limit) - used + int(cached[0]))  # cached pages are freed when needed
+    except (OSError, ValueError, IndexError):  # no such file, or no limit: "max"
+        return free

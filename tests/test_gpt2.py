@@ -89,7 +89,7 @@ def test_logits_are_those_of_transformers(name, backend):
     assert (read("wte.weight")[0, :4] == expected["first_draws"]).all(), (
         "NumPy draws other numbers than it did: run tests/support/make_golden.py"
     )
-    model = utils.build_model(CONFIGS[name], read, backend, np.float32)
+    model = utils.build_model(CONFIGS[name], read, backend)
     rows = [model.read(row.tolist(), model.new_cache(), len(row)) for row in expected["ids"]]
     logits = np.stack(rows)
     assert_same(logits[..., expected["columns"]], expected["logits"], 1e-4)

@@ -29,7 +29,7 @@ SMALL = [
 def pair(config, dtype, seed=0):
     """(our model, theirs), with the same random weights."""
     read = recipe(config, dtype, seed)
-    return utils.build_model(config, read, NUMPY, dtype), reference(config, read, dtype)
+    return utils.build_model(config, read, NUMPY), reference(config, read, dtype)
 
 
 def random_ids(config, n, seed=0):

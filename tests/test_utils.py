@@ -9,7 +9,6 @@ from edits import SMALL, logits
 from toys import NUMPY, refusal, write_checkpoint
 
 import utils
-from backends import memory
 from checkpoints.registry import SIZES
 from gpt2 import Config
 
@@ -54,28 +53,38 @@ print((status("VmHWM") - before) / (4 * n_weights))
     assert 0.9 < float(python("-c", script, environment=own).stdout) < 1.25
 
 
-@pytest.mark.parametrize("sizes, n_texts, loaded, message", [
-    (["774M"], 1, False, ""),
-    (["1558M", "124M"], 1, False, "GB of memory, 7.0 GB are available; use a smaller model"),
-    # a cache of 124M takes 79 MB
-    (["124M"], 85, True, ""),
-    (["124M"], 93, True, "7.0 GB are available; use a smaller --batch_size"),
-    (["124M"], 80, False, ""),
-    (["124M"], 86, False, "7.0 GB are available; use a smaller model"),
+@pytest.mark.parametrize("sizes, n_bytes, fits", [
+    (["774M"], 7e9, True),
+    (["1558M", "124M"], 7e9, False),
+    (["124M"], 6e8, True),  # 0.5 GB of weights, and a cache of 79 MB
+    (["124M"], 5.5e8, False),
 ])  # fmt: skip
-def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_texts, loaded, message):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 7e9)
-    needed = [SIZES[size] for size in sizes], NUMPY, n_texts, np.float32, loaded
-    if message:
-        assert message in refusal(utils.require_memory, *needed)
+def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_bytes, fits):
+    monkeypatch.setattr(utils, "available_bytes", lambda: n_bytes)
+    configs = [SIZES[size] for size in sizes]
+    if fits:
+        utils.require_memory(configs)
     else:
-        utils.require_memory(*needed)
+        assert "GB are available; use a smaller model" in refusal(utils.require_memory, configs)
 
 
 def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
-    monkeypatch.setattr(memory, "available_bytes", lambda: 6e9)
+    monkeypatch.setattr(utils, "available_bytes", lambda: 6e9)
     monkeypatch.setattr(np.random, "default_rng", None)
     refusal(utils.random_model, SIZES["1558M"], NUMPY)
+
+
+@pytest.mark.parametrize(
+    "limit, expected", [("5000", 2500), ("max", 4096), ("90000", 4096), (None, 4096)]
+)
+def test_how_much_memory_a_machine_and_its_container_have(tmp_path, limit, expected):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    4 kB\n")
+    if limit:
+        files = {"max": limit, "current": "3000", "stat": "anon 1\ninactive_file 500\n"}
+        for name, text in files.items():
+            (tmp_path / f"memory.{name}").write_text(text)
+    assert utils.available_bytes(str(tmp_path), str(tmp_path)) == expected
+    assert utils.available_bytes(str(tmp_path / "none")) == float("inf")  # as on macOS
 
 
 # ---------------------------------------------------------------- backends
@@ -90,5 +99,5 @@ def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path):
 
 
 def test_a_single_name_in_place_of_a_list_of_sizes():
-    with pytest.raises(utils.InputError, match=r"sizes '17M': expected a list, such as \['17M'\]"):
+    with pytest.raises(ValueError, match=r"sizes '17M': expected a list, such as \['17M'\]"):
         utils.load_models("17M", "models", NUMPY)

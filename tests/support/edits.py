@@ -58,7 +58,7 @@ TENSORS = {
     name: (RNG.integers(-63, 64, shape) / 128).astype(np.float32)
     for name, shape in SMALL.shapes().items()
 }
-EXPECTED = logits(utils.build_model(SMALL, TENSORS.__getitem__, NUMPY, np.float32))
+EXPECTED = logits(utils.build_model(SMALL, TENSORS.__getitem__, NUMPY))
 
 DTYPES = {
     "float64": lambda array: array.astype(np.float64),

@@ -16,7 +16,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 def logits(config, tensors, layers):
     """Those of a model, of which only these layers are used."""
-    model = utils.build_model(config, tensors.__getitem__, NUMPY, np.float64)
+    model = utils.build_model(config, tensors.__getitem__, NUMPY)
     model.params["blocks"] = [model.params["blocks"][layer] for layer in layers]
     return model.read(IDS, model.new_cache(), n_last=len(IDS))
 
