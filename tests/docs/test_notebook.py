@@ -142,65 +142,29 @@ def test_the_bias_is_what_its_text_says():
 
 # ---------------------------------------------------------------- a reader's answers
 
-ROUND = """
-text = []
-while len(text) < n_tokens:
-    draft, q = [], []
-    for _ in range(min(K, n_tokens - len(text) - 1)):
-        q.append(draft_model(ids + text + draft)[-1])
-        draft.append(sample(q[-1]))
-    p = target(ids + text + draft)[-len(draft) - 1 :]
-    n_accepted, token = verify_7(draft, p, q, sample, accept)
-    text += draft[:n_accepted] + [token]
-return text
-"""
-WRONG = [
-    ("residual_3", "raise NotImplementedError", "STILL TO BE WRITTEN"),
-    ("residual_3", "return np.maximum(p - q, 0)", "WRONG: residual_3("),
-    (
-        "residual_3",
-        "rest = np.maximum(p - q, 0)\nreturn rest / rest.sum() if not np.allclose(p, q) else p",
-        "q=array([0.5 , 0.2500000009, 0.2499999991])",
-    ),
-    ("one_token_6", "x, y = sample(q), sample(p)\nreturn y, x == y", "0.3000 of the drafts"),
-    ("one_token_6", "return sample(q)", "expected (a token below 3, whether"),
-    ("verify_7", "return len(draft), p[9]", "it FAILS with IndexError"),
-    ("speculative_9", ROUND, "the end token 2"),  # does not stop there
-    ("speculative_9", ROUND.replace("text +=", "more ="), "does not end"),
-    (
-        "speedup_5",
-        "return (1 - a ** (K + 1)) / (1 - a) / (K * c + v)",
-        "it FAILS with ZeroDivision",
-    ),
-    (
-        "speedup_5",
-        "return (1 + K * a) / (K * c + v)",
-        "speedup_5(a=0.3, K=2, c=0.0, v=1.0): 1.6, expected 1.39",
-    ),
-]
-
 
 def answered(name, body):
     """What the cell of a task defines, with this body in it."""
     from exercises import notebook, solutions
 
     (source,) = (source for source in SOURCES if f"def {name}(" in source)
-    own = source.replace("    raise NotImplementedError", textwrap.indent(body.strip(), "    "))
-    names = {"np": np, "notebook": notebook, "p": P, "q": Q, "verify_7": solutions.verify_7}
-    names |= {"residual_3": solutions.residual_3}
+    own = source.replace("    raise NotImplementedError", textwrap.indent(body, "    "))
+    names = {"np": np, "notebook": notebook, "p": P, "q": Q, "residual_3": solutions.residual_3}
     exec(compile(own, name, "exec"), names)
-    return names
+    return names[name]
 
 
-@pytest.mark.filterwarnings("error")
-@pytest.mark.parametrize("name, body, said", WRONG)
-def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, name, body, said):
+@pytest.mark.parametrize("body, said", [
+    ("raise NotImplementedError", "STILL TO BE WRITTEN"),
+    ("return np.maximum(p - q, 0)", "WRONG"),
+])  # fmt: skip
+def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, body, said):
     from exercises import solutions
 
-    assert answered(name, body)[name] is getattr(solutions, name)
+    assert answered("residual_3", body) is solutions.residual_3
     first, *others = capsys.readouterr().out.splitlines()
-    assert first.startswith(f"{name}: ") and said in first
-    assert "stands in" in first and not any(name in line for line in others)
+    assert first.startswith("residual_3: ") and said in first and "stands in" in first
+    assert not any("residual_3" in line for line in others)
 
 
 def test_a_right_answer_is_kept(capsys):
@@ -209,32 +173,17 @@ def test_a_right_answer_is_kept(capsys):
     body = (
         "x = sample(q)\nok = accept(p[x] / q[x])\nreturn x if ok else sample(residual_3(p, q)), ok"
     )
-    assert answered("one_token_6", body)["one_token_6"] is not solutions.one_token_6
-    shown = capsys.readouterr().out
-    assert shown.startswith("one_token_6: right") and "keeps 0.70" in shown
+    assert answered("one_token_6", body) is not solutions.one_token_6
+    assert capsys.readouterr().out.startswith("one_token_6: ")
 
 
-@pytest.mark.parametrize(
-    "name, body, said",
-    [
-        ("match", "y = sample(p)\nreturn y, y == sample(q)", ["right", "0.28"]),
-        (
-            "match",
-            "x = sample(q)\nreturn x, True",
-            ["wrong", "kept      1.00", "The answer below", "right", "kept      0.28"],
-        ),
-        ("match", "raise NotImplementedError", ["STILL TO BE WRITTEN", "The answer below"]),
-        ("match", "return sample(p), True", ["said to be the draft"]),
-        ("match", "return x", ["it FAILS with NameError", "in line"]),
-        ("replace_from_p", "while True:\n    sample(p)", ["does not end"]),
-    ],
-)
-def test_a_guess_is_shown_beside_p_and_beside_the_one_asked_for(capsys, name, body, said):
-    answered(name, body)
+def test_a_guess_is_shown_beside_p(capsys):
+    answered("match", "x = sample(q)\nreturn x, True")
     shown = capsys.readouterr().out
-    places = [shown.index(words) for words in said]
+    places = [
+        shown.index(words) for words in ("wrong", "kept      1.00", "right", "kept      0.28")
+    ]
     assert places == sorted(places)
-    assert ("The answer below" in shown) == ("The answer below" in said)
 
 
 @pytest.mark.slow

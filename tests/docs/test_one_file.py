@@ -8,12 +8,11 @@ import sys
 import numpy as np
 import pytest
 from command_line import ENVIRONMENT, ROOT, embedded
-from table_models import TableModel, assert_same_distribution, chain_rule
 from toys import NUMPY
 
 from checkpoints.tokenizer import load_encoder
 from docs import one_file
-from proof.enumerate import distribution, total_variation
+from proof.prove import prove
 from sampling import Rng, SamplingParams, autoregressive
 from utils import load_model
 
@@ -49,21 +48,12 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     assert n_plain == n_tokens > n_fast
 
 
-# ---------------------------------------------------------------- the distribution
+def test_the_rule_and_the_loop_are_exact():
+    def loop(target, draft_model, ids, n_tokens, K, sample, accept):
+        how = n_tokens, K, sample, accept
+        return one_file.speculative(target, draft_model, list(ids), *how)[0][len(ids) :]
 
-
-def test_the_rule_has_exactly_the_distribution_of_p():
-    """The tokens of one round, completed by samples from the rows that it did not reach."""
-    rng = np.random.default_rng(0)
-    for p, q in zip(rng.dirichlet(np.ones(4), (20, 3)), rng.dirichlet(np.ones(4), (20, 2))):
-
-        def one_round(branches):
-            draft = [branches.sample(row) for row in q]
-            n, token = one_file.verify(draft, p, q, branches.sample, branches.accept)
-            return (*draft[:n], token, *[branches.sample(row) for row in p[n + 1 :]])
-
-        expected = dict(np.ndenumerate(np.einsum("i,j,k->ijk", *p)))
-        assert total_variation(distribution(one_round), expected) < 1e-12
+    assert prove(one_file.verify)["verdict"] == prove(loop)["verdict"] == "exact"
 
 
 def test_a_rejection_by_rounding_is_replaced_from_p():
@@ -71,29 +61,6 @@ def test_a_rejection_by_rounding_is_replaced_from_p():
     q = np.nextafter(p, 1)  # above p everywhere, so the residual is 0
     n, row = one_file.verify([0], [p, p], [q], sample=lambda row: row, accept=lambda ratio: False)
     assert n == 0 and row.tolist() == p.tolist()
-
-
-@pytest.mark.parametrize("K", [1, 2, 3, 5])
-def test_both_loops_have_exactly_the_distribution_of_the_target(K):
-    tables = [TableModel(seed, zeros=True) for seed in (1, 2)]
-    to_probs, n_tokens = SamplingParams(1.0), 4
-
-    def model(table):  # a function from n tokens to n distributions
-        return lambda ids: to_probs(table.read(ids, table.new_cache(), len(ids)))
-
-    def texts_of(decode, models, *how, tosses=True):
-        def one_text(branches):
-            rng = (branches.sample, branches.accept)[: 1 + tosses]
-            return tuple(decode(*models, [0], n_tokens, *how, *rng)[0][1:])
-
-        return distribution(one_text)
-
-    target, draft = map(model, tables)
-    expected = chain_rule(tables[0], [0], n_tokens, to_probs)
-    plain = texts_of(one_file.autoregressive, [target], tosses=False)
-    assert_same_distribution(plain, expected)
-    fast = texts_of(one_file.speculative, [target, draft], K)
-    assert_same_distribution(fast, expected)
 
 
 def test_it_reads_top_down():
