@@ -58,19 +58,41 @@ const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
   draft: "accepted guess", correction: "replacement", bonus: "extra token",
-  target: "large model’s own", rejected: "rejected guess", unexamined: "unread guess",
+  target: "large model, nothing guessed", rejected: "rejected guess", unexamined: "unread guess",
 };
 
 // ---------------------------------------------------------------- the state of the page
 
-// base: the run of the prompt; run: what the microscope shows, base or a what-if; edits: how run
-// came from base
-const state = {base: null, run: null, edits: null, rules: [], costs: null};
+// all: what came, a run with another one in it; base: the run of the race; run: that of the
+// microscope, drawn by chance if one of the two is
+const state = {all: null, base: null, run: null};
 const live = page.live || null;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
 const announce = text => { $("status").textContent = text; };
 const complain = text => { $("error").textContent = text; };
+
+// ---------------------------------------------------------------- the numbers of a run
+
+const tokensOf = run => run.rounds.flatMap(({tokens}) => tokens);
+const draftedIn = run => sum(run.rounds.map(({draft}) => draft.length));
+const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
+const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
+const isByChance = run => run.settings.temperature > 0;
+const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
+
+// Both decoders have taken turns; each turn is [seconds alone, of drafting, of the rest]. From it:
+// the speedup; c, the seconds of a guess; extra, those that each guess adds to a pass. c and extra
+// are in passes of the large model alone.
+function turnsOf(run) {
+  const drafted = draftedIn(run) || 1, passes = run.rounds.length, n = tokensOf(run).length;
+  return run.turns.map(([alone, draft, rest]) => {
+    const one = alone / run.alone.tokens.length;
+    return {one, speedup: n * one / (draft + rest), c: draft / drafted / one,
+      extra: Math.max(0, (rest / one - passes) / drafted)};
+  });
+}
+const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 
 // ---------------------------------------------------------------- groups and the keyboard
 
@@ -79,28 +101,22 @@ function stopAt(all, here) {
   for (const element of all) element.tabIndex = element === here ? 0 : -1;
 }
 
-// From there the arrow keys, Home and End go to others: go(element, i). Up and down go by rows,
-// where rowOf(element, i) says in which an element is.
-function arrowKeys(group, go, rowOf) {
+// From there the arrow keys, Home and End go to others: go(element).
+function arrowKeys(group, go) {
   group.addEventListener("keydown", event => {
     const all = [...group.querySelectorAll("[tabindex]")];
     const here = all.indexOf(document.activeElement);
     const to = {ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1};
-    if (rowOf) {
-      const rows = all.map(rowOf);
-      to.ArrowDown = rows.findIndex(row => row > rows[here]);
-      to.ArrowUp = rows.indexOf(rows[here] - 1);
-    }
     if (here < 0 || !(event.key in to)) return;
     event.preventDefault();
-    const i = to[event.key];
-    if (!all[i]) return;
-    all[i].focus();
-    go(all[i], i);
+    const next = all[to[event.key]];
+    if (!next) return;
+    next.focus();
+    go(next);
   });
 }
 
-const VIEWS = ["race", "microscope", "rules", "pays"];
+const VIEWS = ["race", "microscope"];
 const opened = []; // called with the name of each view that is opened
 
 function openView(name) {
@@ -115,10 +131,12 @@ function openView(name) {
   if (scrollY > top) scrollTo(0, top); // every view opens at its beginning
 }
 
-for (const view of VIEWS) $("tab-" + view).addEventListener("click", () => {
+function goTo(view) {
   history.replaceState(null, "", "#" + view);
   openView(view);
-});
+}
+
+for (const view of VIEWS) $("tab-" + view).addEventListener("click", () => goTo(view));
 arrowKeys(document.querySelector(".tabs"), tab => openView(tab.getAttribute("aria-controls")));
 const addressed = () => VIEWS.find(view => location.hash === "#" + view);
 addEventListener("hashchange", () => { if (addressed()) openView(addressed()); });
@@ -126,27 +144,23 @@ addEventListener("hashchange", () => { if (addressed()) openView(addressed()); }
 // ---------------------------------------------------------------- what stands around the views
 
 function showHead(run) {
-  const s = run.settings, f = run.figures, n = f.token_ids.length;
-  const million = i => (run.parameters[i] / 1e6).toPrecision(2) + " million";
+  const s = run.settings, n = tokensOf(run).length, passes = run.rounds.length;
+  const accepted = acceptedIn(run), examined = examinedIn(run), drafted = draftedIn(run);
+  const million = i => (run.parameters[i] / 1e6).toPrecision(2) + " million weights";
   $("cut").hidden = !(run.room < s.n_tokens_to_generate);
-  $("cut").textContent = `The context of the models has room for ${run.room} of the `
+  $("cut").textContent = `The models’ context has room for ${run.room} of the `
     + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
   put("figures",
-    make("li", `${plural(f.rounds, "pass")} of the large model wrote ${plural(n, "token")}, `
-      + `${f.tokens_per_target_pass.toFixed(2)} each: ${plural(f.accepted, "accepted guess")} and `
-      + `${n - f.accepted} of its own.`, run.speedup
-      && ` Guessing and the longer passes take time too: in all, ${times(run.speedup)} as fast.`),
-    f.acceptance_rate !== null && make("li", `${plural(f.drafted, "guess")}: ${f.accepted} `
-      + `accepted, ${f.examined - f.accepted} rejected, ${f.drafted - f.examined} dropped after those. `
-      + `Accepted of the ${f.examined} examined: ${percent(f.acceptance_rate)}`
-      + (run.coupled && f.usual_acceptance_rate !== null ? "; by the token rule it would be "
-        + `${percent(f.usual_acceptance_rate)}.` : ".")),
-    make("li", `The large model has ${million(0)} weights (${s.target_model_size}), `
-      + (run.parameters[1] ? `the small model ${million(1)} (${s.draft_model_size})`
-        : "a look-up of n-grams takes the small one’s place")
-      + `. At most K = ${s.K} guesses a round, temperature ${s.temperature}, seed ${s.seed}.`));
+    make("li", `${plural(passes, "pass")} of the large model wrote ${plural(n, "token")}, `
+      + `${(n / passes).toFixed(2)} each: ${plural(accepted, "accepted guess")} and `
+      + `${n - accepted} of its own.`),
+    examined > 0 && make("li", `${plural(drafted, "guess")}: ${accepted} accepted, `
+      + `${examined - accepted} rejected, ${drafted - examined} dropped behind those. `
+      + `Accepted of the ${examined} examined: ${percent(accepted / examined)}.`),
+    make("li", `Large model: ${s.target_model_size}, ${million(0)}. Small model: ${s.draft_model_size}`
+      + (run.parameters[1] ? `, ${million(1)}` : "") + `. At most K = ${s.K} guesses a round, `
+      + `temperature ${s.temperature}, seed ${s.seed}.`));
   put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
-  put("kernels", run.kernels.map(text => make("li", text)));
   $("made").textContent = run.made;
 }
 
@@ -154,18 +168,13 @@ $("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText($("command").textContent);
   $("copied").textContent = "copied";
 });
+for (const [name, href] of Object.entries(page.links || {})) $("links").append(make("a", {href}, name));
 
 // ---------------------------------------------------------------- tables, buttons, sliders
 
-const bar = (x, kind) => make(kind ? "span.bar." + kind : "span.bar", {style: width(x)});
 const swatch = kind => make("span.swatch." + kind);
-const legendOf = (...kinds) => kinds.map(kind => make("li", make("span.token." + kind, NAMES[kind]),
-  kind === "target" && " a replacement, or one more token if all guesses are right"));
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
-function tableOf(attributes, heads, rows) {
-  const head = (content, i) => make(i > 1 ? "th.number" : "th", {scope: "col"}, content);
-  return make("table", attributes, make("thead", make("tr", heads.map(head))), make("tbody", rows));
-}
+const legendOf = (...kinds) => kinds.map(kind => make("li", make("span.token." + kind, NAMES[kind])));
 
 // Of a group of buttons, one looks pressed: the i-th, or none.
 const press = (group, i) => $(group).querySelectorAll("button").forEach((element, n) =>

@@ -2,37 +2,38 @@
 
 let asking = null; // the AbortController of what is being asked
 const FIRST = ["K", "temperature"]; // the fields that are not folded away
-const RANDOM = .8; // a temperature at which words are drawn at random
 
-// Answers are lines of JSON: progress and rows, then the result or an error.
-async function ask(name, body, doing, row) {
+// Answers are lines of JSON: progress and a first row, then the result or an error.
+async function ask(body, tellRow) {
   if (asking) asking.abort();
   const mine = asking = new AbortController();
   const busy = (share, says) => {
     $("bar").value = share;
     $("doing").textContent = says;
   };
-  $("progress").hidden = false;
-  busy(0, doing);
+  $("progress").classList.remove("room");
+  busy(0, "Reading the prompt");
   try {
-    const response = await fetch("/api/" + name, {method: "POST", signal: mine.signal,
+    const response = await fetch("/api/race", {method: "POST", signal: mine.signal,
       body: JSON.stringify(body), headers: {"X-Token": live.token}});
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
-      if (line.row) row(line.row);
-      if (line.total) busy(line.done / line.total, `${doing} ${line.done} of ${line.total}`);
+      if (line.row) tellRow(line.row);
+      if (line.total) busy(line.done / line.total, `Turn ${line.done} of ${line.total}`);
       if (line.result) result = line.result;
     }
     if (!result) throw new TypeError("the answer has no end");
+    complain("");
     return result;
   } catch (error) {
     if (mine.signal.aborted) return null; // something newer was asked
-    complain(error instanceof TypeError
-      ? "The server does not answer: is python main.py play still running?" : error.message);
+    const below = state.base && ` Below is still the run of “${state.base.prompt.slice(0, 40)}”.`;
+    complain((error instanceof TypeError
+      ? "The server does not answer: is python main.py play still running?" : error.message) + (below || ""));
     return null;
   } finally {
-    if (asking === mine) { asking = null; $("progress").hidden = true; }
+    if (asking === mine) { asking = null; $("progress").classList.add("room"); }
   }
 }
 
@@ -48,123 +49,88 @@ async function* linesOf(response) {
 }
 
 // An input for a field of the form; name is that of a setting.
-function field(name, value) {
-  const {label, least, most, step = 1} = live.form.fields[name];
+function field(name) {
+  const {label, value, least, most, step} = live.form.fields[name];
   return make("label", label + " ",
     make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
 
+// The first turn of both decoders is shown at once; the others follow while its round is read.
 async function askRace() {
-  const form = $("controls"), body = {prompt: form.prompt.value};
-  for (const name in live.form.fields) body[name] = Number(form[name].value);
+  const form = $("controls"), {value} = form.prompt, {most} = live.form.prompt;
+  form.prompt.setCustomValidity(value.length <= most ? ""
+    : `At most ${most} characters, please; these are ${value.length}.`);
   if (!form.reportValidity()) return;
-  complain("");
-  const run = await ask("race", body, "Writing the text twice: token");
-  if (!run) return askMissing(); // of the run before
-  showAll(run);
-  announce(`Done: ${plural(run.figures.rounds, "round")}, speedup ${times(run.speedup)}`);
-  await askMissing(); // the costs are measured before anything moves
-  if (run === state.base && state.view === "race" && race.time === 0) playFirst();
-}
-
-// The run with the likeliest words, or with words drawn by chance: the page of play has both.
-$("chance").hidden = !live && !page.other;
-opened.push(name => (name === "microscope" ? $("edits") : $("about-texts")).before($("chance")));
-function switchTo(chance) {
-  if (chance === state.base.settings.temperature > 0) return;
-  if (live) {
-    $("controls").temperature.value = chance ? RANDOM : 0;
-    askRace();
-  } else showAll(state.base === page ? page.other : page);
-}
-$("chance").querySelectorAll("button").forEach((element, i) =>
-  element.addEventListener("click", () => switchTo(i === 1)));
-
-async function askWhatIf(edits, place) {
-  const coins = edits.coins.map(([index, u]) => ({index, u}));
-  const body = {...state.base.settings, coins, changes: edits.changes};
-  complain("");
-  const run = await ask("what_if", body, "Writing on: token");
-  if (!run) return askMissing();
-  Object.assign(words, run.words);
-  const focused = document.activeElement?.id;
-  showMicroscope(run, edits, place);
-  if (focused === "coin" && $("coin")) $("coin").focus();
-  announce("The text that would have followed. " + $("because").textContent);
-  askMissing();
-}
-
-// What the views need beside the run: measured costs, and the rules once their view is open.
-// Something newer ends it: an answer that it comes to is of state.base.
-async function askMissing(all) {
-  if (asking || !state.base) return;
-  const body = state.base.settings;
-  if (!state.costs) {
-    state.costs = await ask("costs", body, "Measuring this machine");
-    if (!state.costs) return;
-    showPays(state.base);
-  }
-  if (!state.rulesDone && (all || state.view === "rules")) {
-    const rows = [];
-    const random = {...body, temperature: body.temperature || RANDOM}; // at 0 most write the same
-    state.rulesDone = await ask("rules", random, "Every rule and its distribution:", row => {
-      rows.push(row);
-      state.rules = rows;
-      showRules();
-    });
-  }
+  const body = {prompt: value};
+  for (const name in live.form.fields) body[name] = Number(form[name].value);
+  pause();
+  const run = await ask(body, first => {
+    begin(first);
+    showStep(0, true);
+  });
+  if (!run) return;
+  const moment = race.time / race.length, isPlaying = race.playing;
+  begin(run);
+  showMoment(moment * race.length);
+  if (isPlaying) play();
+  else if (!$("one-round").hidden) showStep(one.step, true);
+  announce(`Done: ${$("speedup").textContent}`);
 }
 
 // ---------------------------------------------------------------- saving
 
 // This page's own source, with the run in it in place of the server.
-async function save() {
-  const base = state.base;
-  $("save").disabled = true;
-  do {
-    while (asking) await new Promise(done => setTimeout(done, 100));
-    await askMissing(true);
-  } while (asking); // something newer
-  $("save").disabled = false;
-  if (base !== state.base) return; // a newer run: it can be saved when it is there
-  const data = {...base, costs: state.costs, rules: state.rulesDone ? state.rules : []};
-  if (state.run !== state.base) data.what_if = {run: state.run, edits: state.edits};
-  const json = JSON.stringify(data).replace(/</g, "\\u003c");
-  const begin = SOURCE.indexOf('id="data">') + 'id="data">'.length;
-  const end = SOURCE.indexOf("<\/script>", begin);
-  const parts = ["<!doctype html>\n", SOURCE.slice(0, begin), json, SOURCE.slice(end)];
+function save() {
+  const json = JSON.stringify(state.all).replace(/</g, "\\u003c");
+  const from = SOURCE.indexOf('id="data">') + 'id="data">'.length;
+  const parts = ["<!doctype html>\n", SOURCE.slice(0, from), json,
+    SOURCE.slice(SOURCE.indexOf("<\/script>", from))];
   const address = URL.createObjectURL(new Blob(parts, {type: "text/html"}));
   make("a", {href: address, download: "run.html"}).click();
   setTimeout(() => URL.revokeObjectURL(address), 60000);
-  announce("saved as run.html");
+  $("saved").textContent = "saved as run.html";
 }
 
 // ---------------------------------------------------------------- the start
 
-function showAll(run) {
+function showBase(run) {
   state.base = run;
-  state.rules = run.rules || (live ? [] : state.rules);
-  state.rulesDone = state.rules.length > 0;
-  state.costs = run.costs || state.costs;
-  Object.assign(words, run.words);
-  for (const show of [showHead, showRace, showMicroscope, showRules, showPays]) show(run);
-  $("views").inert = false;
+  for (const show of [showHead, showRace, showPays]) show(run);
+  showMoment(0);
 }
 
+// A run has come, and with it another one: of one, the words are the likeliest; of the other, they
+// are drawn by chance.
+function begin(run) {
+  state.all = run;
+  Object.assign(words, run.words, run.other?.words);
+  const byChance = [run, run.other].find(one => one && isByChance(one));
+  showBase(run);
+  showMicroscope(byChance || run);
+  $("chance").hidden = !run.other;
+  $("views").inert = $("save").disabled = false;
+}
+
+$("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
+  if (isByChance(state.base) === Boolean(i)) return;
+  showBase(state.base === state.all ? state.all.other : state.all);
+  showStep(0);
+}));
+
 if (live) {
-  const form = $("controls"), entries = Object.entries(live.form.fields);
-  form.hidden = $("save").hidden = $("writes-on").hidden = false;
+  const form = $("controls");
+  form.hidden = $("save").hidden = false;
   form.prompt.value = live.form.prompt.value;
-  form.prompt.maxLength = live.form.prompt.most;
-  for (const [name, {value}] of entries) {
-    if (FIRST.includes(name)) $("run").before(field(name, value));
-    else $("settings").append(field(name, value));
+  for (const name in live.form.fields) {
+    if (FIRST.includes(name)) $("run").before(field(name));
+    else $("settings").append(field(name));
   }
   for (const prompt of live.form.prompts) $("prompts").append(button(prompt, null, () => {
     form.prompt.value = prompt;
     askRace();
   }));
   form.addEventListener("submit", event => { event.preventDefault(); askRace(); });
+  form.addEventListener("input", () => form.prompt.setCustomValidity(""));
   form.addEventListener("keydown", event => {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });
@@ -173,21 +139,13 @@ if (live) {
   }, true);
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
-  $("views").inert = true;
-  // an empty race keeps the place of the first
-  showRace({prompt: form.prompt.value, rounds: [], settings: {}, speedup: null, figures: {},
-    plain: {tokens: [], shown: [], seconds: [], timed: true}});
-  opened.push(name => { if (name === "rules") askMissing(); });
+  $("views").inert = $("save").disabled = true;
 }
 $("views").hidden = false; // from now on nothing above it appears
-openView(addressed() || (live || page.plain ? "race" : "microscope"));
-// a browser that has just started takes the cores that the race is to be measured on
-if (live) setTimeout(askRace, 1500);
+openView(addressed() || "race");
+if (location.hash === "#pays") $("deeper").open = true;
+if (live) askRace();
 else {
-  showAll(page);
-  if (state.view === "race") playFirst();
-  if (page.what_if) {
-    Object.assign(words, page.what_if.run.words);
-    showMicroscope(page.what_if.run, page.what_if.edits);
-  }
+  begin(page);
+  showStep(0, true);
 }
