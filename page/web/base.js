@@ -1,5 +1,5 @@
 "use strict";
-// What every view uses: elements, numbers, words, tabs. The page's own source, kept for saving.
+// What every part uses: elements, numbers, words. The page's own source, kept for saving.
 const SOURCE = document.documentElement.outerHTML;
 const page = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
@@ -116,32 +116,7 @@ function arrowKeys(group, go) {
   });
 }
 
-const VIEWS = ["race", "microscope"];
-const opened = []; // called with the name of each view that is opened
-
-function openView(name) {
-  const top = $("views").offsetTop;
-  for (const view of VIEWS) {
-    $(view).hidden = view !== name;
-    $("tab-" + view).setAttribute("aria-selected", String(view === name));
-  }
-  stopAt(document.querySelectorAll("[role=tab]"), $("tab-" + name));
-  state.view = name;
-  for (const call of opened) call(name);
-  if (scrollY > top) scrollTo(0, top); // every view opens at its beginning
-}
-
-function goTo(view) {
-  history.replaceState(null, "", "#" + view);
-  openView(view);
-}
-
-for (const view of VIEWS) $("tab-" + view).addEventListener("click", () => goTo(view));
-arrowKeys(document.querySelector(".tabs"), tab => openView(tab.getAttribute("aria-controls")));
-const addressed = () => VIEWS.find(view => location.hash === "#" + view);
-addEventListener("hashchange", () => { if (addressed()) openView(addressed()); });
-
-// ---------------------------------------------------------------- what stands around the views
+// ---------------------------------------------------------------- what stands around the figures
 
 function showHead(run) {
   const s = run.settings, n = tokensOf(run).length, passes = run.rounds.length;

@@ -142,8 +142,6 @@ if (live) {
   $("views").inert = $("save").disabled = true;
 }
 $("views").hidden = false; // from now on nothing above it appears
-openView(addressed() || "race");
-if (location.hash === "#pays") $("deeper").open = true;
 if (live) askRace();
 else {
   begin(page);

@@ -17,19 +17,12 @@ function tellingItem(all) {
   return rejected.filter(areWords).sort((a, b) => shown(b) - shown(a))[0] || rejected[0];
 }
 
-// The rejection whose picture shows most: p and q share about half, and few words make up most of p.
-function clearItem(all) {
-  const clear = ({round, i}) => round.overlap[i] * (1 - round.overlap[i])
-    * sum(round.likely[i].map(([, p]) => p)) * (1.5 - Math.max(...round.likely[i].map(([, p]) => p)));
-  return all.filter(({kind}) => kind === "rejected").sort((a, b) => clear(b) - clear(a))[0];
-}
-
 function itemsOf(run) {
   return run.rounds.flatMap((round, r) => {
     const own = round.accepted, drafts = round.draft.slice(0, round.examined).map((id, i) => {
       const p = round.p[i], q = round.q[i];
       return {round, r, i, id, kind: kindOf(round, i), shown: i < own ? round.shown[i] : null,
-        drafted: true, p, q, ratio: p / q, u: round.coins[i] ?? null,
+        p, q, ratio: p / q, u: round.coins[i] ?? null,
         P: round.support ? round.support[i] : null};
     });
     const target = round.tokens.slice(own).map(id =>
@@ -60,36 +53,27 @@ function showText(run) {
 
 const ruleOf = run => run.settings.coupled ? "coupled" : run.settings.verification || "token";
 
-// A guess that is kept or not by a coin, and not by the probabilities alone as at temperature 0.
-const hasCoin = item => item.drafted && item.u !== null && !isCertain(item);
-const isCertain = ({p, q}) => q === 1 && (p === 0 || p === 1);
+// A guess that is kept or not by a roll, and not by the probabilities alone as at temperature 0.
+const hasCoin = ({u, p, q}) => (u ?? null) !== null && !(q === 1 && (p === 0 || p === 1));
 
 // ---------------------------------------------------------------- one decision
 
 function explain({kind, round, i, p, q, ratio, u, P}) {
-  const instead = round.accepted < round.draft.length && quoted(round.draft[round.accepted]);
-  const here = quoted(round.tokens[i]), rule = ruleOf(state.run);
-  const verdict = kind === "draft" ? "accepted." : "rejected. ";
-  if (isCertain({p, q})) return `The large model’s only choice here is ${here}: ${verdict}`;
-  const tossed = `The small model gave it q = ${number(q)}, the large one only p = ${number(p)}: `
-    + `its chance to stay is p/q = ${number(ratio)}. `
-    + `The coin, a random number from 0 to 1, is ${number(u)}: ${verdict}`;
-  const accepted = {
-    token: p < q ? tossed : `The large model gives it p = ${number(p)}, no less than `
-      + `the small one’s q = ${number(q)}: accepted whatever the coin shows.`,
-    block: `The block up to it was kept; the chance of that was P = ${number(P)}.`,
-    coupled: "Both models chose the same token under the noise of this place.",
-  };
-  const residual = {token: "norm(max(0, p − q))", block: "norm(max(0, P p − q))"}[rule];
-  const source = residual
-    ? `drawn from what the large model likes more than the small one, the residual ${residual}`
-    : "the large model’s choice under the same noise";
+  const odds = {
+    token: p < q ? `The small model says it with probability q = ${number(q)}, the large one only with `
+        + `p = ${number(p)}: it stays with p/q = ${number(ratio)}. The roll from 0 to 1 was ${number(u)}. `
+      : `The large model says it with p = ${number(p)}, no less than the small one with q = `
+        + `${number(q)}: it stays, whatever is rolled. `,
+    block: `The guesses up to this one stay together with probability P = ${number(P)}. `,
+    coupled: "Both models choose under the same noise here. ",
+  }[ruleOf(state.run)];
+  const here = `${quoted(round.tokens[i])}, which the large model says more often than the small one`;
   return {
-    draft: accepted[rule],
-    rejected: (rule === "token" ? tossed : "Rejected. ") + `${here} takes its place, ${source}.`,
-    correction: `${sentence(source).slice(0, -1)}, in place of the rejected ${instead}.`,
-    bonus: "All guesses were accepted; the same pass gave one more token, sampled from p, for free.",
-    target: "Nothing was guessed: sampled from p, as by the large model alone.",
+    draft: odds + "Accepted.",
+    rejected: `${odds}Rejected. In its place comes ${here}.`,
+    correction: `In place of the rejected guess comes ${here}: drawn from the residual, norm(max(0, p − q)).`,
+    bonus: "All guesses were accepted; the same pass gave one more token, drawn from p, for free.",
+    target: "Nothing was guessed: drawn from p, as by the large model alone.",
   }[kind];
 }
 
@@ -112,34 +96,19 @@ function rowsAt(round, i) {
   return rows.sort((a, b) => last(a) - last(b) || (a.p - a.q) - (b.p - b.q));
 }
 
-// What replaces a draft if it is rejected: [[token, mass]], best first.
-function residualAt(round, i) {
-  if (round.residual && i === round.accepted) return round.residual;
-  const rest = rowsAt(round, i).filter(({id, over}) => over > 0 && id !== null);
-  const total = Math.max(1 - round.overlap[i], sum(rest.map(({over}) => over)));
-  return rest.map(({id, over}) => [id, over / total]).sort((a, b) => b[1] - a[1]);
-}
-
 // The picture of the rule: p and q as two areas over the same tokens, a row each. What they share
 // is accepted, q’s excess is rejected, and p’s excess is filled from the residual.
 function areas(rows, drafted) {
-  const n = rows.length, most = Math.max(...rows.flatMap(({p, q}) => [p, q]));
+  const n = rows.length, most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const area = (kind, i, from, to) => to > from && make("svg:rect." + kind, {x: share(from / most),
     width: share((to - from) / most), y: share(i / n), height: share(1 / n)});
   const outline = name => make("svg:path." + name,
     {d: `M0 0${rows.map((row, i) => `H${row[name] / most}V${i + 1}`).join("")}H0`});
-  const more = (one, other) => rows.filter(row => row.id !== null && row[one] > row[other])
-    .map(({id}) => quoted(id)).join(", ") || "no token";
-  const says = !drafted ? "Nothing was guessed here."
-    : `q’s excess: ${more("q", "p")}, which may be rejected. `
-      + `p’s excess: ${more("p", "q")}, which the residual fills.`;
   const hatch = {id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse"};
   const drawn = kind => rows.map((_, i) =>
     make("svg:rect.drawn." + kind, {y: share((i + .14) / n), height: share(.72 / n), width: 0}));
   const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most};
-  const element = make("svg:svg.areas", {role: "img", "aria-labelledby": "areas-title areas-desc"},
-    make("svg:title", {id: "areas-title"}, drafted ? "p and q over the same tokens" : "p over its likeliest tokens"),
-    make("svg:desc", {id: "areas-desc"}, says),
+  const element = make("svg:svg.areas", {role: "img", "aria-label": "p and q as areas over the same tokens"},
     make("svg:defs", make("svg:pattern", hatch, make("svg:path.hatch", {d: "M0 7L7 0"}))),
     rows.map(({p, q, both}, i) => !drafted ? area("sampled", i, 0, p) : [
       area("accepted", i, 0, both), area("rejected", i, both, q), area("residual", i, both, p)]),
@@ -232,9 +201,9 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
 }
 
 $("to-draws").addEventListener("click", () => {
-  goTo("microscope");
   $("draws")?.click();
-  $("draws")?.focus();
+  $("draws")?.focus({preventScroll: true});
+  $("microscope").scrollIntoView();
 });
 
 // ---------------------------------------------------------------- the coin
@@ -242,32 +211,23 @@ $("to-draws").addEventListener("click", () => {
 // Whether the text stays as it is with this coin u.
 const stays = ({kind, ratio}, u) => (u < ratio) === (kind === "draft");
 
-// What follows from a coin u that may not be the one that fell.
-function followsFrom(item, u) {
-  const {round, i, ratio, kind} = item, accepted = u < ratio;
-  if (accepted === (kind === "draft")) return "The text stays as it is.";
-  if (accepted) return i + 1 < round.draft.length
-    ? `The next guess, ${quoted(round.draft[i + 1])}, would be examined.`
-    : "An extra token of the large model would follow.";
-  const likeliest = residualAt(round, i).slice(0, 4).map(([id, mass]) => `${quoted(id)} ${percent(mass)}`);
-  return `A replacement would be drawn: ${likeliest.join(", ")}, …`;
-}
-
 // A slider on the bar of min(1, p/q): dragging it says what would have happened.
 function coinSlider(item) {
   const ratio = Math.min(1, item.ratio), mark = make("span.u");
   const would = make("p.soft", {id: "would", "aria-live": "polite"},
-    "The coin of this guess. Drag it, or use the arrow keys: what would have happened?");
+    "The roll for this guess. Drag it, or use the arrow keys: what would have happened?");
   const show = u => {
     mark.textContent = "u = " + number(u);
     Object.assign(mark.style, {left: `clamp(2.3rem, ${share(u)}, 100% - 2.3rem)`});
   };
   const say = u => number(u) + (u < ratio ? ", accepted" : ", rejected");
   const coin = slider({id: "coin", min: 0, max: .999, step: .001,
-    "aria-label": `The coin u; accepted below ${number(ratio)}`}, item.u, say, u => {
+    "aria-label": `The roll u; accepted below ${number(ratio)}`}, item.u, say, u => {
     show(u);
-    put("would", make("b", u < ratio ? "Below p/q: accepted." : "Not below p/q: rejected."),
-      " ", followsFrom(item, u));
+    const same = u < ratio === (item.kind === "draft");
+    put("would", make("b", u < ratio ? "Below p/q: accepted. " : "Not below p/q: rejected. "),
+      same ? "The text stays as it is." : u < ratio ? "The next guess would be examined."
+        : "A replacement would be drawn from the red area.");
   });
   show(item.u);
   const limit = make("span.r", {style: {left: `clamp(4.2rem, ${share(ratio)}, 100% - 4.2rem)`}},
@@ -305,5 +265,5 @@ function showMicroscope(run) {
   state.run = run;
   items = itemsOf(run);
   showText(run);
-  select(clearItem(items) || items[0]);
+  select(tellingItem(items) || items[0]);
 }

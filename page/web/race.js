@@ -30,7 +30,6 @@ function moveTrain(train, riders, progress, gain) {
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
 const PASS_NAMES = {
   target: "a pass of the large model", draft: "the small model’s passes, one for each guess",
-  rule: "the rest: keeping, dropping, bookkeeping",
 };
 
 const bare = text => visible(text).replace("␣", "");
@@ -38,7 +37,7 @@ const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
 
 // The large model alone, in rounds without guesses.
 const roundsAlone = ({tokens, shown, seconds}) => tokens.map((id, i) => ({draft: [], accepted: 0,
-  tokens: [id], sources: ["target"], shown: [shown[i]], seconds: [0, seconds[i], 0]}));
+  tokens: [id], sources: ["target"], shown: [shown[i]], seconds: [0, seconds[i]]}));
 
 // The riders of a pass: the last token of the text, and n guesses, each of the kind that kindAt says.
 const ridersOf = (last, {draft}, n, kindAt) => [{text: last, kind: "last"},
@@ -52,13 +51,12 @@ function laneOf(kind, name, rounds, prompt) {
     lane.tokens.push({kind, text: plainly(text).replace(/\n/g, "⏎") || "·", r, guessed, end: lane.end});
   let last = lastWord(prompt);
   rounds.forEach((round, r) => {
-    const n = round.draft.length, [draft, target, rule] = round.seconds;
+    const n = round.draft.length, [draft, target] = round.seconds;
     const guessed = round.draft.map((_, i) => {
       pass("draft", draft / n, ridersOf(last, round, i + 1, () => "ghost"));
       return lane.end;
     });
     pass("target", target, ridersOf(last, round, n, () => "ghost"), round.sources);
-    if (rule) pass("rule", rule, ridersOf(last, round, n, i => kindOf(round, i)));
     round.draft.forEach((id, i) =>
       token(kindOf(round, i), i < round.accepted ? round.shown[i] : words[id], r, guessed[i]));
     for (let i = round.accepted; i < round.tokens.length; i++) token(round.sources[i], round.shown[i], r);
@@ -160,7 +158,7 @@ function showMoment(time) {
     lane.flag.hidden = now < lane.end;
     lane.head.hidden = !lane.flag.hidden;
     const {kind, begin, end, riders} = lane.passes.find(({end}) => end > now) || lane.passes.at(-1);
-    const progress = kind === "target" ? (now - begin) / (end - begin) : Number(kind === "rule");
+    const progress = kind === "target" ? (now - begin) / (end - begin) : 0;
     moveTrain(lane.train, riders, progress, done.at(-1)?.element.firstChild.textContent || "");
   }
   showPlay();
@@ -244,7 +242,7 @@ function showLine(run, r, round, step) {
   const isChance = isByChance(run) && !run.settings.coupled, before = run.rounds.slice(0, r);
   const written = plainly(run.prompt + before.flatMap(({shown}) => shown).join("")).replace(/\n/g, "⏎");
   const tail = written.length > 34 ? "… " + written.slice(-30).replace(/^\S*\s/, "") : written;
-  const told = !step ? "" : isChance ? "p/q" + (step > 1 ? ", roll" : "") : "large";
+  const told = !step ? "" : isChance ? "p/q" + (step > 1 ? ", roll" : "") : "large model";
   const columns = range(Math.max(round.draft.length, round.tokens.length)).map(i => {
     const isDraft = i < round.draft.length, kind = isDraft ? kindOf(round, i) : round.sources[i];
     const guess = isDraft && make(`span.mark.${step >= 2 ? kind : "ghost"}`, bare(words[round.draft[i]]));
@@ -256,7 +254,7 @@ function showLine(run, r, round, step) {
       make("span.slot", isIn && make("span.mark." + round.sources[i], bare(round.shown[i]))));
   });
   put("line", make("span.column.before", make("span.slot", tail)), make("span.column.labels",
-    make("small.guess", "small"), make("small.answer", told), make("span.slot")), columns);
+    make("small.guess", "small model"), make("small.answer", told), make("span.slot")), columns);
 }
 
 // Words for a step: [heading, text].
@@ -314,5 +312,4 @@ function showStep(step, isFirst) {
 $("play").addEventListener("click", () => race.playing ? pause() : play());
 $("clock").addEventListener("input", () => { pause(); showMoment($("clock").value / 1000 * race.length); });
 $("slow").addEventListener("input", () => showSlowness());
-opened.push(name => { if (name !== "race") { pause(); clearTimeout(one.timer); } });
 showSlowness();

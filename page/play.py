@@ -1,0 +1,113 @@
+"""python main.py play: the live page, on this machine only; or a page saved in a file."""
+
+import threading
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+from tqdm import tqdm
+
+from checkpoints.registry import MODELS_DIR
+from cli.command import flags_of
+from cli.output import new_file, require_new
+from decoding.decode import load_pair
+from page.report import page_of
+from page.runs import race
+from page.server import LiveServer
+
+# flags that decide nothing of a text; and the two that a run's command always names, because
+# generate has other defaults
+NOT_OF_A_TEXT = ("models_dir", "download", "backend", "save", "port", "no_browser")
+ALWAYS_NAMED = ("prompt", "n_tokens_to_generate")
+
+
+def play(
+    *,
+    prompt: str = "Two brothers set out together",
+    n_tokens_to_generate: int = 48,
+    stop: str = "",
+    target_model_size: str = "17M",
+    draft_model_size: str = "0.7M-17M",
+    models_dir: str = MODELS_DIR,
+    download: bool = False,
+    K: int = 4,
+    verification: Literal["token", "block"] = "token",
+    coupled: bool = False,
+    temperature: float = 0.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    seed: int = 123,
+    backend: Literal["numpy", "cupy", "cupy-float16"] = "numpy",
+    save: str = "",
+    port: int = 0,
+    no_browser: bool = False,
+) -> None:
+    """Open a page in the browser where both decoders continue your own text: one round step by
+    step, a race, and every decision under a microscope. docs/live.md describes the page.
+
+        python main.py play --save page.html --temperature 0.8
+
+    The server listens on 127.0.0.1 only, and answers only with the access token in the address that
+    it prints. Ctrl-C ends it.
+
+    Flags, and those of generate that decide a text:
+        prompt: the text to continue first
+        n_tokens_to_generate: how many tokens to write; the text may end before
+        stop: stop after the token that completes this string; \\n is a new line
+        target_model_size: the model you want text from: a name in models_dir, or a folder
+        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
+        models_dir: the folder that holds a folder for each model
+        download: fetch models that are missing
+        K: how many tokens to draft per round
+        verification: the accept/reject rule: for each token, or for a round as a block
+        coupled: draft and target share their noise, so that the two texts are the same
+        temperature: 0 is greedy decoding
+        top_k: sample from the top_k most likely tokens; 0 keeps all
+        top_p: sample from the fewest most likely tokens that together reach this probability
+        seed: of the random numbers
+        backend: numpy, or cupy on a GPU, or cupy-float16
+        save: serve nothing, and write a page of this text to a new .html file
+        port: the port to listen on; 0 chooses a free one
+        no_browser: print the address, but open no browser
+    """
+    flags = dict(locals())
+    if save:
+        require_new(save, ".html")
+    pair = load_pair(target_model_size, draft_model_size, models_dir, backend, download)
+    settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
+    defaults = {name: flag.default for name, flag in flags_of(play).items()}
+    for name in ALWAYS_NAMED:
+        del defaults[name]
+    run = partial(race, pair, defaults)
+    if save:
+        save_page(save, run, settings)
+        return
+    try:
+        server = LiveServer(port, settings, run)
+    except (OSError, OverflowError) as error:
+        raise ValueError(f"--port {port}: {error}; give another, or 0") from None
+    print(f"The page is at {server.address}\nCtrl-C ends its server.", flush=True)
+    if not no_browser:  # on a thread, because some browsers return only when they are closed
+        threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        print("Stopped.")
+    finally:
+        server.server_close()
+
+
+def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
+    """Write the page of run(settings, tell) to a new file, and print its name."""
+    with tqdm(desc="Turns", leave=False, disable=None) as bar:
+
+        def tell(row=None, done=0, total=0):
+            if total:
+                bar.total, bar.n = total, done
+            bar.refresh()
+
+        page = page_of(run(settings, tell))
+    with new_file(path) as temporary:
+        temporary.write_text(page, encoding="utf-8")
+    print(f"Written: {path}")
