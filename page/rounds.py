@@ -1,7 +1,6 @@
 """What the page shows of each round, noted as the Rounds of a loop pass by."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,18 +20,6 @@ class RecordingRng(Rng):
     def accept(self, ratio: float) -> bool:
         self.tossed.append(self.random())
         return self.tossed[-1] < ratio
-
-
-def timed_calls(function: Callable, seconds: list[float]) -> Callable:
-    """The same function; each call appends how long it took to `seconds`."""
-
-    def call(*arguments):
-        begun = time.perf_counter()
-        result = function(*arguments)
-        seconds.append(time.perf_counter() - begun)
-        return result
-
-    return call
 
 
 def noted(

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.decode import begin, decode, encode_prompt, make_drafter, timed
+from decoding.decode import Clocked, begin, decode, encode_prompt, make_drafter, timed
 from page.report import run_data
-from page.rounds import RecordingRng, noted, timed_calls
+from page.rounds import RecordingRng, noted
 from sampling import RULES, Round, SamplingParams, speculative, stop_condition
 
 N_TURNS = 5  # of both decoders; three where the first takes longer than this many seconds
@@ -94,9 +94,8 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
 
     # the loop of decode.begin, with an Rng that records and a drafter that is timed
     rng: Any = SharedNoise(seed, len(ids)) if coupled else RecordingRng(seed)
-    drafter = make_drafter(draft, target, to_probs, rng)
     drafting: list[float] = []
-    drafter.propose = timed_calls(drafter.propose, drafting)
+    drafter = Clocked(make_drafter(draft, target, to_probs, rng), "propose", drafting)
     rule = verify_shared_noise if coupled else RULES[verification]
     is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
     rounds = speculative(

@@ -94,28 +94,6 @@ function turnsOf(run) {
 }
 const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 
-// ---------------------------------------------------------------- groups and the keyboard
-
-// Only one element of a group is a stop of the tab key.
-function stopAt(all, here) {
-  for (const element of all) element.tabIndex = element === here ? 0 : -1;
-}
-
-// From there the arrow keys, Home and End go to others: go(element).
-function arrowKeys(group, go) {
-  group.addEventListener("keydown", event => {
-    const all = [...group.querySelectorAll("[tabindex]")];
-    const here = all.indexOf(document.activeElement);
-    const to = {ArrowRight: here + 1, ArrowLeft: here - 1, Home: 0, End: all.length - 1};
-    if (here < 0 || !(event.key in to)) return;
-    event.preventDefault();
-    const next = all[to[event.key]];
-    if (!next) return;
-    next.focus();
-    go(next);
-  });
-}
-
 // ---------------------------------------------------------------- what stands around the figures
 
 function showHead(run) {

@@ -237,10 +237,10 @@ function coinSlider(item) {
 
 function select(item) {
   selected = item;
-  // one stop of the tab key: the selected token
-  const all = [...$("text").querySelectorAll("button")];
-  stopAt(all, all.find(element => element.item.n === item.n));
-  for (const element of all) element.setAttribute("aria-pressed", String(element.item.n === item.n));
+  for (const element of $("text").querySelectorAll("button")) {
+    element.tabIndex = element.item.n === item.n ? 0 : -1; // one stop of the tab key
+    element.setAttribute("aria-pressed", String(element.item.n === item.n));
+  }
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
   put("detail",
     make("div.row", make("p.word", word(item.id)), make("span.verdict." + item.kind, NAMES[item.kind]),
@@ -259,7 +259,13 @@ function stepItem(step) {
 
 $("before").addEventListener("click", () => stepItem(-1));
 $("after").addEventListener("click", () => stepItem(1));
-arrowKeys($("text"), element => select(element.item));
+$("text").addEventListener("keydown", event => {
+  const to = {ArrowRight: selected.n + 1, ArrowLeft: selected.n - 1, Home: 0, End: items.length - 1}[event.key];
+  if (!items[to]) return;
+  event.preventDefault();
+  select(items[to]);
+  $("text").querySelector("[tabindex='0']").focus();
+});
 
 function showMicroscope(run) {
   state.run = run;

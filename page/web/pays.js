@@ -5,16 +5,14 @@
 const MAP_K = 8, ROWS = 10;
 const knobs = {a: null, c: null, v: null, K: null}; // null: as measured
 
-const tokensPerRound = (a, K) => sum(range(K + 1).map(i => a ** i));
-const speedupOf = (a, K, c, extra) => tokensPerRound(a, K) / (K * c + 1 + K * extra);
-const acceptance = run => acceptedIn(run) / (examinedIn(run) || 1);
+const speedupOf = (a, K, c, extra) => sum(range(K + 1).map(i => a ** i)) / (K * c + 1 + K * extra);
 
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
   // look-up may guess fewer than K: the mean counts
   const drafted = Math.round(draftedIn(run) / run.rounds.length);
   const turns = turnsOf(run), K = knobs.K ?? clamp(drafted, 1, MAP_K);
-  const a = knobs.a ?? acceptance(run), c = knobs.c ?? medianOf(turns, "c");
+  const a = knobs.a ?? acceptedIn(run) / (examinedIn(run) || 1), c = knobs.c ?? medianOf(turns, "c");
   const extra = knobs.v === null ? medianOf(turns, "extra") : (knobs.v - 1) / K;
   const speedup = (a, k) => speedupOf(a, k, c, extra);
   const by = range(MAP_K).map(i => speedup(a, i + 1));

@@ -78,8 +78,7 @@ function drawLane(lane, run) {
     make("i.of-" + kind, {style: {left: of(begin), width: of(end - begin)}}));
   lane.gains = lane.passes.filter(({gains}) => gains).map(({gains, begin, end}) => {
     const element = make("span", {style: {left: of(begin), width: of(end - begin)}},
-      make("b", "+" + gains.length),
-      gains.map(kind => make("i." + kind)).reverse());
+      make("b", "+" + gains.length), gains.map(kind => make("i." + kind)).reverse());
     return {element, end};
   });
   lane.spans = lane.tokens.map(tokenSpan);
@@ -97,7 +96,7 @@ function drawLane(lane, run) {
   lane.flag = make("b.flag", {style: at(lane.end / race.length)}, ms(lane.end, 0));
   lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
     make("span.soft", plainly(run.prompt)), body);
-  $("lanes").append(make(`div.lane.${lane.kind}${lane.gains.length > 50 ? ".dense" : ""}`,
+  $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h3", lane.name), lane.count),
     make("div.laid", lane.train.element, make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
@@ -119,8 +118,7 @@ function showHeadline(run) {
     ? `as fast${isSameText(run) ? ", same text" : ""}; median of ${all.length} turns `
       + `(${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
     : "both decoders are taking turns"));
-  const K = run.settings.K;
-  put("longer", !isMeasured ? "…" : `${times(1 + K * medianOf(turns, "extra"))}`);
+  put("longer", isMeasured ? times(1 + run.settings.K * medianOf(turns, "extra")) : "…");
 }
 
 // Lay a run out; a step of its round that is in sight, or a moment of its race, stays.
@@ -174,8 +172,7 @@ function showSlowness() {
 }
 
 function showPlay() {
-  const isShown = !$("lanes-pane").hidden;
-  $("play").textContent = race.playing ? "Pause" : !isShown || race.time === 0 ? "Race"
+  $("play").textContent = race.playing ? "Pause" : race.time === 0 ? "Race"
     : race.time < race.length ? "Go on" : "Race again";
 }
 
