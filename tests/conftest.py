@@ -18,6 +18,7 @@ from command_line import (  # noqa: E402, F401
 )
 from edits import check  # noqa: E402, F401
 from file_server import alone, server  # noqa: E402, F401
+from live import serve, written  # noqa: E402, F401
 
 
 def unexpected_skips(config):

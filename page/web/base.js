@@ -113,7 +113,7 @@ function showHead(run) {
     make("li", `Large model: ${s.target_model_size}, ${million(0)}. Small model: ${s.draft_model_size}`
       + (run.parameters[1] ? `, ${million(1)}` : "") + `. At most K = ${s.K} guesses a round, `
       + `temperature ${s.temperature}, seed ${s.seed}.`));
-  put("command", run.command.split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
+  put("command", plainly(run.command).split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   $("made").textContent = run.made;
 }
 

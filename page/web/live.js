@@ -103,12 +103,12 @@ function showBase(run) {
 // are drawn by chance.
 function begin(run) {
   state.all = run;
+  $("views").hidden = false; // from now on nothing above it appears
   Object.assign(words, run.words, run.other?.words);
   const byChance = [run, run.other].find(one => one && isByChance(one));
   showBase(run);
   showMicroscope(byChance || run);
   $("chance").hidden = !run.other;
-  $("views").inert = $("save").disabled = false;
 }
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
@@ -139,9 +139,7 @@ if (live) {
   }, true);
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
-  $("views").inert = $("save").disabled = true;
 }
-$("views").hidden = false; // from now on nothing above it appears
 if (live) askRace();
 else {
   begin(page);

@@ -56,7 +56,7 @@ function laneOf(kind, name, rounds, prompt) {
       pass("draft", draft / n, ridersOf(last, round, i + 1, () => "ghost"));
       return lane.end;
     });
-    pass("target", target, ridersOf(last, round, n, () => "ghost"), round.sources);
+    pass("target", n ? target : draft + target, ridersOf(last, round, n, () => "ghost"), round.sources);
     round.draft.forEach((id, i) =>
       token(kindOf(round, i), i < round.accepted ? round.shown[i] : words[id], r, guessed[i]));
     for (let i = round.accepted; i < round.tokens.length; i++) token(round.sources[i], round.shown[i], r);
@@ -97,7 +97,7 @@ function drawLane(lane, run) {
   lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
     make("span.soft", plainly(run.prompt)), body);
   $("lanes").append(make("div.lane." + lane.kind,
-    make("div.row.between", make("h3", lane.name), lane.count),
+    make("div.row.between", make("h2", lane.name), lane.count),
     make("div.laid", lane.train.element, make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
@@ -259,7 +259,7 @@ function stepWords(run, round, step) {
   const n = round.draft.length, a = round.accepted, all = a === round.examined;
   const turns = turnsOf(run), extra = turns.length > 2 && 1 + n * medianOf(turns, "extra");
   const own = a < round.tokens.length && quoted(round.tokens[a]);
-  const why = !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
+  const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
     : "The large model gives it lower odds than the small one did, and the roll fell above p/q.";
   return [

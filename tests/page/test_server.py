@@ -9,24 +9,21 @@ import time
 from contextlib import ExitStack
 
 import pytest
-from live import ASKED, PROMPT, SETTINGS
+from live import ASKED, SETTINGS
 
-from checkpoints.errors import InputError
-from page import server
-from page.runs import Request, parse
-from page.server import ADDRESS, DeadlineReader, LiveServer
+from page.server import ADDRESS, Handler, LiveServer
 
 BODY = json.dumps(ASKED).encode()
 
 
-def echo(request, tell):
+def echo(settings, tell):
     tell(done=1, total=2)
-    return {"prompt": request.prompt}
+    return {"prompt": settings["prompt"]}
 
 
 @pytest.fixture
 def served(serve):
-    return serve({"echo": echo})
+    return serve(echo)
 
 
 # ---------------------------------------------------------------- who gets in
@@ -42,10 +39,10 @@ def test_the_printed_address_is_the_page(served):
         assert headers["Cache-Control"] == "no-store"
         assert "Access-Control-Allow-Origin" not in headers
     own = {"Host": localhost, "Origin": f"http://{localhost}"}
-    assert served.request("POST", "/api/echo", BODY, **own)[0] == 200
+    assert served.request("POST", "/api/race", BODY, **own)[0] == 200
 
 
-PAGE, QUESTION = "GET /?token={token}", "POST /api/echo"
+PAGE, QUESTION = "GET /?token={token}", "POST /api/race"
 PATHS = ("/", "/?token=", "/?token=%C3%A9", "/?token={token}&", "/?x&token={token}")
 HOSTS = (None, "", "example.org:{port}", "127.0.0.1:1")
 ORIGINS = (None, "", "null", "http://example.org:{port}", "https://127.0.0.1:{port}")
@@ -72,7 +69,7 @@ NOWHERE = ("/favicon.ico", "/..%2fetc/passwd", "http://[/", "*", "/api/", "/api/
 NOWHERE = [f"{method} {path}" for method in ("GET", "POST") for path in NOWHERE]
 
 
-@pytest.mark.parametrize("line", [*NOWHERE, "GET /api/echo", "POST /"])
+@pytest.mark.parametrize("line", [*NOWHERE, "GET /api/race", "POST /"])
 def test_nothing_else_is_there(served, line):
     method, path = line.split(" ")
     for query in ("", f"?token={served.token}"):
@@ -82,7 +79,7 @@ def test_nothing_else_is_there(served, line):
 
 DOORS = (
     "GET /?token={token}",
-    "POST /api/echo",
+    "POST /api/race",
     "GET /",
     "GET /x",
     "POST /x",
@@ -101,70 +98,44 @@ def test_every_answer_has_the_policy_of_the_page_and_no_version(served, door):
     assert headers["Server"] == "play"
 
 
-HALVES = ("", "POST", "POST /api/echo HTTP/1.1\r\nHost: x\r\n", "{head}", "{head}" + "x" * 20)
+HALVES = ("", "POST", "POST /api/race HTTP/1.1\r\nHost: x\r\n", "{head}", "{head}" + "x" * 20)
 
 
 @pytest.mark.parametrize("half", HALVES, ids=["nothing", "word", "head", "no body", "half a body"])
 def test_a_hundred_halves_of_requests_leave_the_page_to_others_and_go(serve, monkeypatch, half):
-    monkeypatch.setattr(server, "PATIENCE", 0.5)
-    served = serve({"echo": echo})
+    monkeypatch.setattr(Handler, "timeout", 0.5)
+    served = serve(echo)
     head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
-    head = f"POST /api/echo HTTP/1.1\r\n{head}Content-Length: 99\r\n\r\n"
+    head = f"POST /api/race HTTP/1.1\r\n{head}Content-Length: 99\r\n\r\n"
     with ExitStack() as stack:
         clients = []
         for _ in range(100):
             client = socket.create_connection(served.server.server_address, timeout=10)
             clients.append(stack.enter_context(client))
             client.sendall(half.format(head=head).encode())
-        assert served.ask("echo")[-1] == {"result": {"prompt": PROMPT}}
+        assert served.ask()[-1] == {"result": {"prompt": SETTINGS["prompt"]}}
         end = b"H" if "{head}" in half else b""  # 408, where the server knows who asks
         assert [client.recv(1) for client in clients] == [end] * 100
 
 
-def test_a_request_that_comes_by_the_byte_does_not_stay(serve, monkeypatch):
-    monkeypatch.setattr(server, "PATIENCE", 0.5)
-    with socket.create_connection(serve({}).server.server_address) as client:
-        client.settimeout(0.02)
-        for _ in range(200):
-            try:
-                client.sendall(b"x")
-                assert client.recv(1) == b""
-                return
-            except TimeoutError:
-                pass
-            except ConnectionError:
-                return
-        pytest.fail("still connected")
-
-
-def test_bytes_that_have_arrived_are_not_read_after_the_deadline(monkeypatch):
-    """Otherwise a client that always has a byte ready could stay."""
-    monkeypatch.setattr(server, "PATIENCE", 0)
-    received, sent = socket.socketpair()
-    with received, sent:
-        sent.sendall(b"x")
-        with pytest.raises(TimeoutError):
-            DeadlineReader(received).readinto(bytearray(1))
-
-
 def test_an_answer_that_nobody_takes_ends(serve, monkeypatch):
-    monkeypatch.setattr(server, "PATIENCE", 0.5)
+    monkeypatch.setattr(Handler, "timeout", 0.5)
     is_done = threading.Event()
 
-    def long(request, tell):
+    def long(settings, tell):
         try:
-            while request.prompt != "quick":
+            while settings["prompt"] != "quick":
                 tell(row="x" * 100_000)
         finally:
             is_done.set()
 
-    served = serve({"long": long})
+    served = serve(long)
     head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
-    head = f"POST /api/long HTTP/1.1\r\n{head}Content-Length: {len(BODY)}\r\n\r\n"
+    head = f"POST /api/race HTTP/1.1\r\n{head}Content-Length: {len(BODY)}\r\n\r\n"
     with socket.create_connection(served.server.server_address) as client:
         client.sendall(head.encode() + BODY)
         assert is_done.wait(10)
-        assert served.ask("long", prompt="quick") == [{"result": None}]
+        assert served.ask(prompt="quick") == [{"result": None}]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="has no limit of descriptors to raise")
@@ -178,7 +149,7 @@ def test_descriptors_above_1024_are_as_good(served):
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(limits[0], 1300), limits[1]))
     taken = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
     try:
-        assert served.ask("echo")[-1] == {"result": {"prompt": PROMPT}}
+        assert served.ask()[-1] == {"result": {"prompt": SETTINGS["prompt"]}}
     finally:
         for descriptor in taken:
             os.close(descriptor)
@@ -187,23 +158,23 @@ def test_descriptors_above_1024_are_as_good(served):
 
 LENGTHS = [
     ({"Content-Length": None}, 411),
-    ({"Content-Length": ""}, 411),
     ({"Content-Length": None, "Transfer-Encoding": "chunked"}, 411),
     ({"Transfer-Encoding": "chunked"}, 411),
-    *[({"Content-Length": text}, 400) for text in ("-1", "ten", "1e3", "0x10", "²", "1, 1")],
-    *[({"Content-Length": text}, 413) for text in ("100001", str(10**30), "9" * 5000)],
+    *[({"Content-Length": text}, 411) for text in ("", "-1", "ten", "1e3", "0x10", "²", "1, 1")],
+    ({"Content-Length": "9" * 5000}, 411),
+    ({"Content-Length": "100001"}, 413),
 ]
 
 
 @pytest.mark.parametrize("headers, status", LENGTHS)
 def test_a_length_that_is_none_is_refused(served, headers, status):
-    code, _, text = served.request("POST", "/api/echo", None, **headers)
+    code, _, text = served.request("POST", "/api/race", None, **headers)
     assert code == status and "Content-Length" in json.loads(text)["error"]
 
 
 def test_a_burst_of_connections_gets_in():
     """Before the server takes the first of them."""
-    with LiveServer(0, {}) as server, ExitStack() as connections:
+    with LiveServer(0, SETTINGS, echo) as server, ExitStack() as connections:
         for _ in range(64):
             client = socket.create_connection(server.server_address, timeout=0.5)
             connections.enter_context(client)
@@ -212,67 +183,50 @@ def test_a_burst_of_connections_gets_in():
 # ---------------------------------------------------------------- what it answers
 
 
-def test_a_request_is_read():
-    change = {"round": 2, "K": 1, "temperature": 0.5}
-    coins = [{"index": 7, "u": 0.5}, {"index": 9, "u": 0}]
-    changed = {"coins": coins, "changes": [change], "models_dir": "/etc"}
-    found = parse(json.dumps(ASKED | changed).encode())
-    assert found == Request(PROMPT, SETTINGS, {7: 0.5, 9: 0.0}, {2: change})
-    assert type(found.coins[9]) is float
-
-
 NAN, INFINITY = float("nan"), float("inf")
 BAD = {
-    "prompt": (None, 3, ["a"], "x" * 2001),
-    "n_tokens_to_generate": (0, 201, 10**30, None, True, [1]),
+    "prompt": (None, 3, ["a"], "x" * 4001),
+    "n_tokens_to_generate": (0, 201, 10**30, None, True, [1], 2.0),
     "K": (0, 13, 2.7, "auto", "4", None, NAN, {}),
     "temperature": (-0.1, 10.1, "1", INFINITY, NAN),
     "top_k": (-1, 0.5, 10**6 + 1),
     "top_p": (0, 1.1, NAN),
     "seed": (-1, 2**60, 1.5),
-    "coins": ({"x": 1}, 7, [0] * 1001),
-    "index": ([{"index": -1, "u": 0.5}], [{"index": 1.5, "u": 0.5}], [{}], [[1, 0.5]], ["a"]),
-    "u": ([{"index": 1, "u": 1.5}], [{"index": 1, "u": NAN}], [{"index": 1}]),
-    "changes": ({}, "x", None),
-    "round": ([{}], [3], [None], [{"round": -1, "K": 1, "temperature": 1}]),
-    "change K": ([{"round": 1, "K": 99, "temperature": 1}],),
 }
-WITHIN = {"index": "coins", "u": "coins", "round": "changes", "change K": "changes"}
 
 
 @pytest.mark.parametrize("name, value", [(name, value) for name in BAD for value in BAD[name]])
 def test_a_value_outside_the_limits_of_the_form_is_refused_by_name(served, name, value):
-    body = json.dumps(ASKED | {WITHIN.get(name, name): value}).encode()
-    code, _, text = served.request("POST", "/api/echo", body)
+    code, _, text = served.request("POST", "/api/race", json.dumps(ASKED | {name: value}).encode())
     assert code == 400 and text.count("\n") == 1
     error = json.loads(text)["error"]
-    assert name.removeprefix("change ") in error and "expected" in error and len(error) < 120
+    assert name in error and "expected" in error and len(error) < 120
 
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_value_that_is_missing_is_refused_by_name(served, name):
     body = json.dumps({other: ASKED[other] for other in ASKED if other != name}).encode()
-    code, _, text = served.request("POST", "/api/echo", body)
-    assert code == 400 and json.loads(text)["error"].startswith(f"{name}: null: expected")
+    code, _, text = served.request("POST", "/api/race", body)
+    assert code == 400 and json.loads(text)["error"].startswith(name)
 
 
 def test_a_question_is_answered_in_lines(served):
     lines = [{"done": 1, "total": 2}, {"result": {"prompt": "<b>é</b>"}}]
-    assert served.ask("echo", prompt="<b>é</b>") == lines
+    assert served.ask(prompt="<b>é</b>") == lines
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b"\xff", b"[" * 9999, BODY[:-1]])
 def test_a_request_that_the_page_does_not_make_gets_one_line(served, body):
-    code, _, text = served.request("POST", "/api/echo", body)
+    code, _, text = served.request("POST", "/api/race", body)
     assert code == 400 and text.count("\n") == 1 and set(json.loads(text)) == {"error"}
 
 
 @pytest.mark.parametrize("half_closed", [True, False])
 def test_a_body_that_is_shorter_than_it_says_is_refused(served, monkeypatch, half_closed):
     """At once where the client says that nothing follows, else when the time is up."""
-    monkeypatch.setattr(server, "PATIENCE", 60 if half_closed else 0.2)
+    monkeypatch.setattr(Handler, "timeout", 60 if half_closed else 0.2)
     head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
-    head = f"POST /api/echo HTTP/1.1\r\n{head}Content-Length: {len(BODY) + 1}\r\n\r\n"
+    head = f"POST /api/race HTTP/1.1\r\n{head}Content-Length: {len(BODY) + 1}\r\n\r\n"
     with socket.create_connection((ADDRESS, served.server.server_port), timeout=30) as connection:
         connection.sendall(head.encode() + BODY)
         if half_closed:
@@ -283,13 +237,13 @@ def test_a_body_that_is_shorter_than_it_says_is_refused(served, monkeypatch, hal
     assert json.loads(line)["error"].startswith("the body: expected ")
 
 
-@pytest.mark.parametrize("error", [InputError("a reason"), ZeroDivisionError("a reason")])
+@pytest.mark.parametrize("error", [ValueError("a reason"), ZeroDivisionError("a reason")])
 def test_an_error_is_the_last_line(serve, error):
-    def fail(request, tell):
+    def fail(settings, tell):
         tell(done=1, total=2)
         raise error
 
-    first, last = serve({"fail": fail}).ask("fail")
+    first, last = serve(fail).ask()
     assert first == {"done": 1, "total": 2} and last["error"].endswith("a reason")
 
 
@@ -302,11 +256,11 @@ class Slow:
     def __init__(self):
         self.begun, self.running = threading.Event(), 0
 
-    def __call__(self, request, tell):
+    def __call__(self, settings, tell):
         assert self.running == 0
         self.running += 1
         try:
-            while request.prompt != "quick":
+            while settings["prompt"] != "quick":
                 self.begun.set()
                 tell()
                 time.sleep(0.005)
@@ -318,10 +272,10 @@ class Slow:
 def test_a_client_that_goes_away_makes_room_for_the_next(serve):
     """As the page does when something else is asked: its newest question is never refused."""
     question = Slow()
-    served, answers = serve({"slow": question}), []
-    ask = lambda: answers.append(served.ask("slow", prompt="quick"))
+    served, answers = serve(question), []
+    ask = lambda: answers.append(served.ask(prompt="quick"))
     head = "".join(f"{name}: {value}\r\n" for name, value in served.own.items())
-    head = f"POST /api/slow HTTP/1.1\r\n{head}Content-Length: {len(BODY)}\r\n\r\n"
+    head = f"POST /api/race HTTP/1.1\r\n{head}Content-Length: {len(BODY)}\r\n\r\n"
     with socket.create_connection((ADDRESS, served.server.server_port)) as connection:
         connection.sendall(head.encode() + BODY)
         assert question.begun.wait(10)
@@ -335,8 +289,8 @@ def test_a_client_that_goes_away_makes_room_for_the_next(serve):
 
 def test_a_stopped_server_stops_its_run(serve, capsys):
     question = Slow()
-    served, answers = serve({"slow": question}), []
-    thread = threading.Thread(target=lambda: answers.append(served.ask("slow")))
+    served, answers = serve(question), []
+    thread = threading.Thread(target=lambda: answers.append(served.ask()))
     thread.start()
     assert question.begun.wait(10)
     served.server.server_close()

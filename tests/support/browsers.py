@@ -52,7 +52,7 @@ def new_page(browser):
     yield call
     for page in pages:
         page.close()
-    assert wrong == []
+    assert wrong == [], wrong
 
 
 def wait_for(page, expression, seconds=60):
@@ -65,7 +65,8 @@ def wait_for(page, expression, seconds=60):
 
 # pairs of text and background below WCAG 2.1's 4.5 to 1 (1.4.3)
 CONTRAST = """() => {
-  const parse = colour => colour.match(/[\\d.]+/g).map(Number);
+  const parse = colour => colour.match(/[\\d.]+/g).map(
+    number => Number(number) * (colour.startsWith("color(srgb") ? 255 : 1)); // mixed ones
   const linear = v => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
   const light = colour => {
     const [r, g, b] = parse(colour).map(linear);
