@@ -1,10 +1,13 @@
-"""Two pictures for these pages, measured here: python docs/pictures.py race verify_cost"""
+"""What is measured for these pages, made anew: python docs/pictures.py live race verify_cost"""
 
+import shutil
+import subprocess
 import sys
 from html import escape
 from math import log2
 from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from time import perf_counter
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -210,6 +213,28 @@ def roofline(balance):
     return [(1, 1), (balance, 1), (1024, 1024 / balance)]
 
 
+# ---------------------------------------------------------------- the live page
+
+
+def live():
+    """Save the live page, and a picture of its round; needs Playwright and a Chromium."""
+    from playwright.sync_api import sync_playwright  # pip install --group browser
+
+    docs = Path(__file__).parent
+    with TemporaryDirectory() as folder, sync_playwright() as playwright:
+        page = Path(folder, "live.html")
+        subprocess.run(
+            [sys.executable, docs.parent / "main.py", "play", "--save", page], check=True
+        )
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        tab = browser.new_page(viewport={"width": 1200, "height": 680}, reduced_motion="reduce")
+        tab.goto(page.as_uri())
+        tab.get_by_role("button", name="4 Replace").click()
+        tab.screenshot(path=docs / "live.png")
+        browser.close()
+        shutil.copyfile(page, docs / "live.html")
+
+
 if __name__ == "__main__":
     for picture in sys.argv[1:]:
-        {"race": race, "verify_cost": verify_cost}[picture]()
+        {"live": live, "race": race, "verify_cost": verify_cost}[picture]()

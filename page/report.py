@@ -140,8 +140,8 @@ def policy() -> str:
 
 
 def page_of(data: dict[str, Any]) -> str:
-    """The HTML of the page, complete in one file. data: what page.runs.race returned, perhaps with
-    {"links": {name: address}}; or {"live": {"token", "form"}} for a page that asks its server
+    """The HTML of the page, complete in one file. data: what page.runs.race returned, or
+    {"live": {"token", "form"}} for a page that asks its server
     """
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")

@@ -121,7 +121,6 @@ $("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText($("command").textContent);
   $("copied").textContent = "copied";
 });
-for (const [name, href] of Object.entries(page.links || {})) $("links").append(make("a", {href}, name));
 
 // ---------------------------------------------------------------- tables, buttons, sliders
 
