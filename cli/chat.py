@@ -74,9 +74,9 @@ def chat(
             if not interactive:
                 raise
             print()
-        except BrokenPipeError:
-            raise
         except ERRORS as error:
+            if isinstance(error, OSError) and not error.filename:
+                raise  # stdin or stdout is gone or full: the next line would fail, too
             print_error(error)
 
 

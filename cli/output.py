@@ -36,4 +36,6 @@ def new_file(path: str | Path) -> Iterator[Path]:
         os.link(temporary, path)  # unlike a rename, a link refuses a name that has appeared since
     except FileExistsError:
         raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}") from None
-    temporary.unlink()
+    except OSError:  # a disk without links
+        temporary.rename(path)
+    temporary.unlink(missing_ok=True)

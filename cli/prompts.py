@@ -48,6 +48,6 @@ def prompt_of(line: str, where: str) -> str:
             prompt += "\n" + record["input"]
         if isinstance(prompt, str) and prompt.strip():
             return prompt
-    except (ValueError, AttributeError, TypeError, LookupError, StopIteration):
+    except (ValueError, AttributeError, TypeError, LookupError, StopIteration, RecursionError):
         pass
     raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")

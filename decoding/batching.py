@@ -140,7 +140,7 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     def call_task(index, task):
         return task(lambda model: model and BatchedModel(index, model, inbox, answers[index]))
 
-    pool = ThreadPoolExecutor(len(tasks), THREAD_PREFIX)
+    pool = ThreadPoolExecutor(len(tasks) or 1, THREAD_PREFIX)
     try:
         try:
             futures = [pool.submit(call_task, index, task) for index, task in enumerate(tasks)]

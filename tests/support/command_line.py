@@ -181,7 +181,7 @@ def process(pair, *arguments, environment=(), **options):
 
 def shell(line, pair, *arguments):
     """A line of bash in which "$0" "$@" is main.py with these arguments: the finished process."""
-    command = ["bash", "-c", line, *COMMAND, f"--models_dir={pair}", *arguments]
+    command = ["bash", "-c", line, *COMMAND, *arguments, f"--models_dir={pair}"]
     return subprocess.run(command, input=b"", capture_output=True, timeout=120, env=ENVIRONMENT)
 
 

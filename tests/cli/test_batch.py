@@ -1,0 +1,225 @@
+"""Many prompts: a line for each, in a file that grows and is gone on with."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+from command_line import COMMAND, ENVIRONMENT, PROMPT, ROOT, assert_refused, running, timeless
+from hypothesis import given
+from hypothesis import strategies as st
+
+import main
+from cli import batch as module
+from cli.batch import count_done, seed_of
+from cli.prompts import read_prompts
+
+PROMPTS = [PROMPT, "the end", "a", "x" * 64, "é 日", "over there", "12"]  # the fourth is too long
+FLAGS = "--n_tokens_to_generate=6", "--temperature=0.8", "--batch_size=2"
+TOO_LONG = "the prompt has 64 tokens: expected less than 64"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "prompts.txt"
+    path.write_text("\n".join(PROMPTS) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "texts.jsonl"
+
+
+@pytest.fixture
+def batch(cli, file, out):
+    """A function (*flags) -> code, out, err of a run over the prompts into the file."""
+    return lambda *flags: cli(file, f"--out={out}", *FLAGS, *flags, command=["batch"])
+
+
+def lines_of(path):
+    return [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+
+
+# ---------------------------------------------------------------- what a line holds
+
+
+@pytest.mark.parametrize("flags", [(), ("--coupled",), ("--K=auto", "--draft_model_size=ngram")])
+def test_a_line_is_what_generate_prints_for_its_prompt(batch, as_json, out, flags):
+    done = batch(*flags)
+    assert done.code == 0 and done.out == ""
+    assert done.err == "note: 1 of 7 prompts were refused: see the error in each\n"
+    for n, (line, prompt) in enumerate(zip(lines_of(out), PROMPTS, strict=True)):
+        assert line["settings"]["prompt"] == prompt
+        assert line["settings"]["seed"] == seed_of(123, n)
+        if prompt == PROMPTS[3]:
+            assert line.keys() == {"settings", "error"} and line["error"] == TOO_LONG
+            continue
+        alone = as_json("--prompt", prompt, "--seed", seed_of(123, n), *FLAGS[:2], *flags)
+        alone, settings = timeless(alone), line.pop("settings")
+        assert settings.items() <= alone.pop("settings").items()
+        if "--K=auto" in flags:  # the times decide which K
+            assert line["autoregressive"] == alone["autoregressive"]
+        else:
+            assert line == alone
+
+
+def test_a_line_holds_the_flags_that_decide_a_text(batch, out):
+    batch("--mode=autoregressive")
+    flags = main.generate.__kwdefaults__.keys() - {"models_dir", "download", "backend"}
+    assert lines_of(out)[0]["settings"].keys() == flags - {"trace", "stream", "json"}
+
+
+def test_without_a_file_lines_are_printed(cli, file, batch, out):
+    done = cli(file, *FLAGS, command=["batch"])
+    batch()
+    assert [timeless(json.loads(line)) for line in done.out.splitlines()] == lines_of(out)
+
+
+def test_texts_do_not_depend_on_how_many_are_decoded_together(batch, out):
+    found = []
+    for n in (1, 3, 99):
+        assert batch(f"--batch_size={n}").code == 0
+        found.append(lines_of(out))
+        out.unlink()
+    assert found[0] == found[1] == found[2]
+
+
+def test_what_was_written_is_a_file_of_prompts(batch, out):
+    batch()
+    assert read_prompts(out) == PROMPTS
+
+
+@given(st.lists(st.tuples(st.integers(0, 2**70), st.integers(0, 99)), min_size=2, unique=True))
+def test_no_two_prompts_of_neighbouring_seeds_share_a_seed(pairs):
+    """A seed counted up would: prompt 2 of seed 5, and prompt 1 of seed 6."""
+    assert len({seed_of(*pair) for pair in pairs}) == len(pairs)
+    assert all(seed_of(seed, 0) == seed for seed, _ in pairs)
+
+
+# ---------------------------------------------------------------- interrupted, and gone on with
+
+
+def test_a_run_that_ended_at_any_byte_is_gone_on_with(batch, out, monkeypatch):
+    batch()
+    whole = out.read_bytes()
+    expected, ends = lines_of(out), [i for i, byte in enumerate(whole) if byte == 10]
+    decoded = []
+    decode_jobs = module.decode_jobs
+    noted = lambda *where: decoded.extend(where[-1]) or decode_jobs(*where)
+    monkeypatch.setattr(module, "decode_jobs", noted)
+    cuts = {0, 1, len(whole) - 1, len(whole), *ends, *(end + 1 for end in ends), ends[2] + 40}
+    for cut in sorted(cuts):
+        decoded.clear()
+        out.write_bytes(whole[:cut])
+        n_left = len(PROMPTS) - whole[:cut].count(b"\n")
+        assert batch().code == 0
+        assert len(decoded) == n_left  # finished lines are kept
+        assert out.read_bytes().startswith(whole[: whole[:cut].rfind(b"\n") + 1])
+        assert lines_of(out) == expected
+
+
+def test_any_cut_of_a_file_is_recognised(tmp_path):
+    jobs = [{"prompt": prompt, "K": 4} for prompt in PROMPTS]
+    lines = [json.dumps({"settings": job, "x": 1}).encode() + b"\n" for job in jobs]
+    path, whole = tmp_path / "f", b"".join(lines)
+    for cut in range(len(whole) + 1):
+        path.write_bytes(whole[:cut])
+        assert count_done(path, jobs) == whole[:cut].count(b"\n")
+        assert path.read_bytes() == b"".join(lines[: whole[:cut].count(b"\n")])
+    for foreign in (
+        b"mine\n", b"mine", b"\n", b"{", whole + b"\n", whole + b"m", whole + lines[0],
+        lines[0] + b"mine", lines[1], lines[0][:30] + b"\n", whole.replace(b"4", b"5"),
+    ):  # fmt: skip
+        path.write_bytes(foreign)
+        if foreign == b"{":  # every line begins so
+            continue
+        with pytest.raises(ValueError, match="has lines of other settings or prompts"):
+            count_done(path, jobs)
+        assert path.read_bytes() == foreign
+
+
+@pytest.mark.parametrize("flag", [
+    "--temperature=0.7", "--n_tokens_to_generate=7", "--seed=1", "--K=3",
+    "--draft_model_size=ngram", "--mode=speculative", "--stop=q", "--coupled",
+    "--verification=block",
+])  # fmt: skip
+def test_other_settings_are_refused_and_the_file_is_kept(batch, out, flag):
+    batch()
+    before = out.read_bytes()
+    out.write_bytes(before[:-30])
+    assert_refused(batch(flag), f"{out}: has lines of other settings or prompts; give another name")
+    assert out.read_bytes() == before[:-30]
+
+
+def test_other_prompts_are_refused_and_more_of_them_are_not(batch, out, file):
+    batch()
+    expected, prompts = lines_of(out), file.read_text()
+    file.write_text(prompts + "one more\n")
+    assert batch().code == 0 and lines_of(out)[:-1] == expected
+    file.write_text(prompts)
+    assert batch().code == 2
+    file.write_text("another\n" + prompts)
+    assert batch().code == 2 and lines_of(out)[:-1] == expected
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+@pytest.mark.parametrize("number, code", [(signal.SIGKILL, -9), (signal.SIGINT, 130)])
+def test_what_a_killed_run_has_written_is_kept(batch, pair, file, out, number, code):
+    flags = [f"--models_dir={pair}", f"--out={out}", *FLAGS]
+    file.write_text("hello there\n" * 400)
+    with running(
+        [*COMMAND, "batch", str(file), *flags], env=ENVIRONMENT, stderr=subprocess.PIPE
+    ) as writer:
+        limit = time.monotonic() + 60
+        while not (out.exists() and out.read_bytes().count(b"\n") > 3):
+            assert time.monotonic() < limit and writer.poll() is None
+            time.sleep(0.02)
+        writer.send_signal(number)
+        assert writer.wait(60) == code and b"Traceback" not in writer.stderr.read()
+    kept = out.read_bytes()
+    lines = kept[: kept.rfind(b"\n") + 1]
+    n = lines.count(b"\n") + 2
+    file.write_text("hello there\n" * n)
+    assert batch().code == 0
+    assert out.read_bytes().startswith(lines) and len(lines_of(out)) == n
+
+
+def test_a_full_disk_is_one_line_and_what_fitted_is_gone_on_with(batch, out, full_disk):
+    with full_disk(3000):
+        done = batch()
+    assert (done.code, done.out, done.err) == (2, "", "error: output: File too large\n")
+    kept = out.read_bytes()
+    assert len(kept) == 3000
+    assert batch().code == 0 and len(lines_of(out)) == len(PROMPTS)
+    assert out.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    "flags, said",
+    [
+        ("--batch_size=0", "--batch_size 0: expected 1 or more"),
+        ("--temperature=-1", "temperature -1.0: expected"),
+        ("--target_model_size=9B", "9B"),
+        ("--K=0", "K = 0: expected 1 or more"),
+        ("--target_model_size=huge", "the largest logit is NaN or infinite: expected"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(batch, out, flags, said):
+    done = batch(flags)
+    assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
+    assert said in done.err and not (out.exists() and out.read_bytes())
+
+
+def test_a_file_that_is_not_there(cli, tmp_path):
+    done = cli(tmp_path / "none", command=["batch"])
+    assert done.code == 2 and done.err == f"error: {tmp_path / 'none'}: No such file or directory\n"
+
+
+def test_the_included_stories_are_prompts():
+    assert len(read_prompts(ROOT / "cli" / "stories.txt")) > 10

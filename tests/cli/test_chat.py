@@ -1,0 +1,226 @@
+"""python main.py chat: through a pipe, in a terminal, and with lines that make no sense."""
+
+import io
+import os
+import re
+import select
+import subprocess
+import sys
+import time
+
+import pytest
+from command_line import COMMAND, ENVIRONMENT, PROMPT, shell
+
+from cli import chat as console
+
+pytestmark = pytest.mark.filterwarnings("error")
+LENGTH = "--n_tokens_to_generate=12"
+
+
+@pytest.fixture
+def chat(pair, program, monkeypatch):
+    """A function (lines, *arguments) -> code, out, err of a session with the tiny pair."""
+
+    def call(lines, *arguments, terminal=False):
+        raw = lines if isinstance(lines, bytes) else "\n".join(lines).encode()
+        piped = io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8")
+        monkeypatch.setattr(sys, "stdin", piped)
+        monkeypatch.setattr(piped, "isatty", lambda: terminal)
+        done = program("chat", f"--models_dir={pair}", LENGTH, *arguments)
+        return done.code, done.out, done.err
+
+    return call
+
+
+def errors_in(err):
+    return re.findall(r"(?m)^error: (.*)$", err)
+
+
+@pytest.fixture
+def text(as_json):
+    """A function (*arguments) -> the text that generate writes for them."""
+
+    def call(*arguments, prompt=PROMPT):
+        result = as_json("--prompt", prompt, LENGTH, *arguments)
+        return f"{prompt}{result['speculative']['text']}\n"
+
+    return call
+
+
+# ---------------------------------------------------------------- lines
+
+
+def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
+    code, out, err = chat(["/", "/K 4", "help", "?", PROMPT])
+    assert (code, out) == (0, text()) and not errors_in(err)
+    for answer in ("/K 4\n", "/coupled False\n", "--temperature (0.0): ", " tokens/s, "):
+        assert answer in err
+    listed = re.findall(r"(?m)^/(\w+)", err.partition("/K 4\n/")[0])
+    assert listed[:3] == ["n_tokens_to_generate", "stop", "mode"]
+
+
+def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
+    prompts = ["one", " two ", "é 日", "--K", "//slash", "1 /K", "'", "exit"]
+    code, out, err = chat(["", *prompts, "   ", ""])
+    assert code == 0 and not errors_in(err)
+    assert out == "".join(text(prompt=prompt.replace("//", "/")) for prompt in prompts)
+
+
+@pytest.mark.parametrize(
+    "commands, flags",
+    [
+        ("/temperature 1, /seed 5", "--temperature=1 --seed=5"),
+        ("/n_tokens_to_generate 5, /K 1", "--n_tokens_to_generate=5 --K=1"),
+        ("/verification block, /temperature 1", "--verification=block --temperature=1"),
+        ("/coupled, /temperature 1", "--coupled --temperature=1"),
+        ("/coupled, /temperature 1, /coupled", "--temperature=1"),
+        ("/stop e", "--stop=e"),
+        ("/stop e, /stop", ""),
+        ("/draft_model_size ngram", "--draft_model_size=ngram"),
+        ("/target_model_size bytes, /K  2 ", "--target_model_size=bytes --K=2"),
+    ],
+)
+def test_commands_do_what_the_flags_do(chat, text, commands, flags):
+    code, out, err = chat([*commands.split(", "), PROMPT])
+    assert code == 0 and not errors_in(err)
+    assert out == text(*flags.split()) == chat([PROMPT], *flags.split())[1]
+
+
+def test_both_decoders_and_a_trace(chat, text):
+    code, out, err = chat(["/mode both", "/trace", PROMPT])
+    assert out.startswith(text() + "round  accepted") and out.endswith(text())
+    assert re.findall(r"(?m)^(\w+): [\d.]+ s, [\d.]+ tokens/s, ([\d.]+) tokens per", err)[0] == (
+        "autoregressive",
+        "1.00",
+    )
+    assert err.count("tokens per target pass") == 2
+
+
+# ---------------------------------------------------------------- lines that make no sense
+
+
+@pytest.mark.parametrize(
+    "line, said",
+    [
+        ("/K x", "--K 'x': expected a whole number or auto"),
+        ("/K", "--K '': expected a whole number or auto"),
+        ("/trace maybe", "--trace 'maybe': expected no value"),
+        ("/temp 1", "unknown setting '/temp': expected /temperature"),
+        ("/foo", "unknown setting '/foo': expected one that --help lists"),
+        ("x" * 64, "the prompt has 64 tokens: expected less than 64"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line_and_changes_nothing(chat, text, line, said):
+    code, out, err = chat([line, PROMPT])
+    assert (code, out, errors_in(err)) == (0, text(), [said])
+
+
+@pytest.mark.parametrize(
+    "lines, said",
+    [
+        (["/K 0", PROMPT, "/K 4"], "K = 0: expected 1 or more"),
+        (["/temperature -1", PROMPT, "/temperature 0"], "temperature -1.0: expected"),
+        (["/target_model_size 9B", PROMPT, "/target_model_size 17M"], "9B"),
+        (["/draft_model_size other words", PROMPT, "/draft_model_size ngram"], "vocabularies"),
+        (["/target_model_size huge", PROMPT, "/target_model_size 17M"], "NaN or infinite"),
+        (["/coupled", "/verification block", PROMPT, "/coupled"], "coupled: expected"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_is_told_at_each_prompt(chat, text, lines, said):
+    code, out, err = chat([*lines, PROMPT])
+    (refusal,) = errors_in(err)
+    assert code == 0 and said in refusal and out.endswith(text())
+
+
+def test_flags_that_make_no_sense_end_it(chat):
+    for flag in ("--K=x", "--out=y", "word"):
+        code, out, err = chat([PROMPT], flag)
+        assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")
+
+
+# ---------------------------------------------------------------- Ctrl-C, Ctrl-D, a pipe that ends
+
+
+def test_interrupting_a_text_does_not_end_the_session(chat, text, monkeypatch):
+    decode_job, begun, lines = console.decode_job, [], iter([PROMPT, PROMPT])
+
+    def interrupted(*arguments, **more):
+        begun.append(1)
+        if len(begun) == 1:
+            raise KeyboardInterrupt
+        return decode_job(*arguments, **more)
+
+    def entered(prompt):
+        assert prompt == "> "
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    whole = text()
+    monkeypatch.setattr(console, "decode_job", interrupted)
+    monkeypatch.setattr("builtins.input", entered)
+    code, out, err = chat([], terminal=True)
+    assert (code, len(begun), out) == (0, 2, "\n" + whole) and "Ctrl-D ends" in err
+
+
+@pytest.mark.parametrize("error, code", [(KeyboardInterrupt, 130), (BrokenPipeError, 141)])
+def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch, error, code):
+    def ended(settings, prompt):
+        raise error
+
+    monkeypatch.setattr(console, "continue_text", ended)
+    assert chat([PROMPT, "/"])[:2] == (code, "")
+
+
+def test_a_full_output_ends_the_session(pair):
+    done = shell('printf "a\\nb\\n" | "$0" "$@" >/dev/full', pair, "chat", LENGTH)
+    assert done.returncode == 2 and errors_in(done.stderr.decode()) == [
+        "output: No space left on device"
+    ]
+
+
+def test_control_c_and_control_d_at_a_real_terminal(pair):
+    """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
+    pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")
+    import fcntl
+    import termios
+
+    leader, follower = pty.openpty()
+    running = subprocess.Popen(
+        [*COMMAND, "chat", f"--models_dir={pair}", LENGTH],
+        **dict.fromkeys(("stdin", "stdout", "stderr"), follower),
+        env=ENVIRONMENT | {"TERM": "dumb"},
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # so that Ctrl-C reaches it
+    )
+    os.close(follower)
+    seen = b""
+
+    def until(what, again=b""):
+        """Read until this has been printed; press a key again that readline may have missed."""
+        nonlocal seen
+        limit = time.monotonic() + 60
+        while what not in seen:
+            assert time.monotonic() < limit, (what, seen)
+            if select.select([leader], [], [], 1)[0]:
+                seen += os.read(leader, 4096)
+            else:
+                os.write(leader, again)
+        seen = seen.partition(what)[2]
+
+    def enter(line, answer):
+        until(b"> ")
+        os.write(leader, line)
+        until(answer)
+
+    enter(b"half a line", b"half a line")
+    os.write(leader, b"\x03")
+    until(b"> ", again=b"\x03")
+    os.write(leader, b"\n")
+    enter(b"/K 2\n", b"/K 2")
+    enter(PROMPT.encode() + b"\n", b"tokens per target pass")
+    until(b"> ")
+    os.write(leader, b"\x04")
+    assert running.wait(60) == 0
+    os.close(leader)

@@ -1,0 +1,60 @@
+"""New files: whole or not at all, and never over another."""
+
+import os
+
+import pytest
+from toys import refusal
+
+from cli.output import new_file, require_new
+
+
+def test_a_file_appears_whole(tmp_path):
+    path = tmp_path / "a.html"
+    with new_file(path) as temporary:
+        temporary.write_text("all of it")
+        assert temporary.parent == tmp_path and not path.exists()
+    assert path.read_text() == "all of it" and [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+@pytest.mark.parametrize("written", [True, False])
+def test_what_is_half_written_is_cleared_away(tmp_path, error, written):
+    with pytest.raises(error), new_file(tmp_path / "a") as temporary:
+        if written:
+            temporary.write_text("half")
+        raise error
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_file_that_appears_meanwhile_is_kept_and_the_result_is_too(tmp_path):
+    path = tmp_path / "a"
+    with pytest.raises(ValueError, match="has appeared meanwhile") as refused:
+        with new_file(path) as temporary:
+            temporary.write_text("ours")
+            path.write_text("mine")
+    assert path.read_text() == "mine" and temporary.read_text() == "ours"
+    assert str(temporary) in str(refused.value)
+
+
+def test_names_that_are_refused(tmp_path):
+    path = tmp_path / "a.html"
+    assert require_new(path, ".html", ".htm") == path
+    assert "a.txt: expected a name that ends in .html" in refusal(
+        require_new, tmp_path / "a.txt", ".html"
+    )
+    assert "there is no folder" in refusal(require_new, tmp_path / "none" / "a")
+    path.symlink_to("nowhere")  # a link that leads nowhere is there, too
+    assert "a.html: is there already" in refusal(require_new, path)
+
+
+@pytest.mark.skipif(not hasattr(os, "link"), reason="no hard links on this system")
+def test_where_there_are_no_hard_links_the_file_appears_too(tmp_path, monkeypatch):
+    """Such as on FAT, or some network drives."""
+
+    def link(source, target):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with new_file(tmp_path / "a") as temporary:
+        temporary.write_text("all of it")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]

@@ -1,0 +1,67 @@
+"""Prompt files of every form, and what is wrong with them."""
+
+import bz2
+import gzip
+import json
+
+import pytest
+from toys import refusal
+
+from cli.prompts import read_prompts
+
+
+def lines(*records):
+    return "".join(json.dumps(record) + "\n" for record in records)
+
+
+TURNS = lines({"question_id": 81, "turns": ["one", "again"]}, {"turns": ["two"]})
+ALPACA = lines({"instruction": "one", "input": ""}, {"instruction": "two", "input": "x"})
+FORMS = {  # name: (content, prompts)
+    "spec_bench.jsonl": (TURNS, ["one", "two"]),
+    "alpaca.jsonl": (ALPACA, ["one", "two\nx"]),
+    "no_input.jsonl": (lines({"instruction": "one", "input": None}), ["one"]),
+    "gsm8k.jsonl": (lines({"question": "one?", "answer": "1"}), ["one?"]),
+    "humaneval.jsonl": (lines({"id": 0, "prompt": "one\n  two\n"}), ["one\n  two\n"]),
+    "text.jsonl": (lines({"text": "one"}, {"text": " two"}) + "\n", ["one", " two"]),
+    "breaks.jsonl": ('{"text": "1\u2028\u0085"}\r\n{"text": "2"}', ["1\u2028\u0085", "2"]),
+    "ours.jsonl": (lines({"settings": {"prompt": "one", "K": 4}, "text": "no"}), ["one"]),
+    "objects.txt": (lines({"text": "one"}, {"text": "two"}), ["one", "two"]),
+    "empty_lines.txt": ("one\n\n  \n two \r\n", ["one", " two "]),
+    "brackets.txt": ("[one]\n{two}\n", ["[one]", "{two}"]),
+    "numbers.txt": ("one\n1\ntwo\n", ["one", "1", "two"]),
+    "mark.txt": ("\ufeffone\n", ["one"]),
+}
+PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress}
+
+
+@pytest.mark.parametrize("ending", PACK)
+@pytest.mark.parametrize("name", FORMS)
+def test_forms(tmp_path, name, ending):
+    content, prompts = FORMS[name]
+    path = tmp_path / (name + ending)
+    path.write_bytes(PACK[ending](content.encode()))
+    assert read_prompts(path) == prompts
+
+
+@pytest.mark.parametrize("name, content, shown", [
+    ("a.jsonl", lines({"text": "one"}) + '{"text": "tw\n', "prompt 2"),
+    ("a.jsonl", lines({"text": "one"}) + "\n" + lines({"text": ""}), "prompt 2"),
+    ("a.jsonl", lines({"words": "one"}), "prompt or text or question"),
+    ("a.jsonl", lines({"instruction": None, "input": "x"}), "prompt 1"),
+    ("a.jsonl", lines({"turns": [None]}), "prompt 1"),
+    ("a.jsonl", lines({"turns": []}), "prompt 1"),
+    ("a.jsonl", lines({"text": "one"}) + "two\n", "prompt 2"),
+    ("a.jsonl", lines({"settings": 3}), "prompt 1"),
+    ("a.jsonl", '{"text": ' + "[" * 100000, "prompt 1"),
+    ("a.txt", "\n \n", "expected prompts"),
+    ("a.txt", b"one\ntw\xff\n", "UTF-8"),
+    ("a.txt.gz", b"not packed", "UTF-8"),
+    ("a.txt.bz2", bz2.compress(b"one\ntwo\n")[:-9], "UTF-8"),
+    ("a.txt.gz", gzip.compress(b"one\ntwo\n")[:-9], "UTF-8"),
+    ("a.txt.gz", gzip.compress(b"one\ntwo\n" * 99)[:12] + b"\xff" * 40, "UTF-8"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_named(tmp_path, name, content, shown):
+    path = tmp_path / name
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    message = refusal(read_prompts, path)
+    assert shown in message and name in message
