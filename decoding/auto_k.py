@@ -9,7 +9,7 @@ distribution, whatever K is; but its times decide, so the same seed may give ano
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable
-from statistics import median
+from statistics import linear_regression, median_low
 
 from decoding.theory import tokens_per_round
 from sampling import Round
@@ -53,14 +53,14 @@ class AutoK:
     def choose(self) -> int:
         """The K with the most tokens per second. If that is 0, another K now and then."""
         a, h = self.accepted / self.examined, self.drafted / self.asked
-        medians = {K: median(times) for K, times in self.seconds.items()}
-        alone = medians[0]
-        drafted = [K for K in medians if K] or [4]
-        # the cost of a drafted token: a straight line through what was seen
-        slope = median([(medians.get(K, 1.5 * alone) - alone) / K for K in drafted])
+        # of two times the lower: what disturbs a round makes it longer
+        seen = {K: median_low(times) for K, times in self.seconds.items()}
+        alone = seen[0]
+        points = seen if len(seen) > 1 else {0: alone, MAX_K: 2 * alone}  # nothing was drafted yet
+        slope, start = linear_regression([*points], [*points.values()])
 
         def tokens_per_second(K: int) -> float:
-            cost = medians.get(K, alone + slope * K)
+            cost = seen.get(K, start + slope * K)  # a straight line, until it was tried
             return (h * tokens_per_round(a, K) + 1 - h) / (h * cost + (1 - h) * alone)
 
         best = max(range(1, MAX_K + 1), key=tokens_per_second)

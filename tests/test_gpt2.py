@@ -82,7 +82,7 @@ def golden(name):
 
 @pytest.mark.parametrize(
     "name, backend",
-    [("tiny", NUMPY), pytest.param("124M", AS_LOADED, marks=pytest.mark.slow)],
+    [("tiny", NUMPY), ("tiny", AS_LOADED), pytest.param("124M", AS_LOADED, marks=pytest.mark.slow)],
 )
 def test_logits_are_those_of_transformers(name, backend):
     read, expected = recipe(CONFIGS[name]), golden(name)

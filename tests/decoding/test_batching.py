@@ -5,141 +5,110 @@ import itertools
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Callable
 
-import numpy as np
 import pytest
-from command_line import timeless
-from decoding.drafts import ModelDraft
-from decoding.load import Pair
-from decoding.run import RecordingRng, Run
+from heads import toy_head
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toys import TINY, tiny_model, tiny_vocabulary
+from toys import TINY, tiny_model
 
-from backends import memory
-from checkpoints.errors import InputError
 from decoding import batching
-from decoding.batching import decode_together, read_together, require_cache_memory
+from decoding.batching import decode_together
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.ngrams import NGrams
-from encoder import Encoder
-from sampling import SamplingParams, verify_block
+from decoding.decode import make_drafter
+from sampling import Rng, SamplingParams, autoregressive, speculative, verify, verify_block
 
-TARGET, DRAFT = tiny_model(0), ModelDraft(tiny_model(1))
-PAIR = Pair(TARGET, DRAFT, None)
+TARGET, DRAFT = tiny_model(0), tiny_model(1)
+DRAFTS = {"model": DRAFT, "ngram": None, **{k: toy_head(k, TARGET) for k in ("eagle", "medusa")}}
+alone = lambda model: model
 
 
-def text_of(pair, ids, n_tokens, kind, to_probs, seed, end):
+def text_of(batched, kind, ids, n_tokens, to_probs, seed, end, rule):
     """The Rounds of one text, as a list; `kind` says what drafts it."""
-    draft = {"speculative": pair.draft, "ngram": NGrams(), "autoregressive": None}[kind]
     is_done = lambda generated: generated[-1] % 7 == end
-    rng, K = partial(RecordingRng, seed), seed % 5 + 1
-    pair = replace(pair, draft=draft)
-    return list(Run(pair, ids, n_tokens, K, to_probs, rng, is_done).rounds())
+    rng = SharedNoise(seed, len(ids)) if rule is verify_shared_noise else Rng(seed)
+    target, settings = batched(TARGET), (ids, n_tokens)
+    if kind == "autoregressive":
+        return list(autoregressive(target, *settings, to_probs, rng, is_done))
+    draft = DRAFTS[kind]
+    if draft is not None and batched is not alone:
+        draft = batched(draft)
+    drafter = make_drafter(draft, TARGET, to_probs, rng)
+    K = seed % 5 + 1
+    return list(speculative(target, drafter, *settings, K, to_probs, rng, is_done, rule))
 
 
-@dataclass
-class Task:
-    """Stands for a Run: what it does is function(pair)."""
-
-    pair: Pair
-    function: Callable
-
-
-def call_together(functions, pair=PAIR):
-    tasks = [Task(pair, function) for function in functions]
-    return decode_together(lambda task: task.function(task.pair), tasks)
+def greedy(n_tokens, kind="model"):
+    return lambda batched: text_of(
+        batched, kind, [1, 2, 3], n_tokens, SamplingParams(), 3, 9, verify
+    )
 
 
 some_text = st.tuples(
+    st.sampled_from(["autoregressive", *DRAFTS]),
     st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=12),
     st.integers(1, 20),
-    st.sampled_from(["autoregressive", "speculative", "ngram"]),
     st.sampled_from([SamplingParams(), SamplingParams(1.0), SamplingParams(0.7, 20, 0.9)]),
     st.integers(0, 9),
     st.integers(0, 9),
+    st.sampled_from([verify, verify_block, verify_shared_noise]),
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-@given(st.lists(some_text, min_size=1, max_size=6))
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(some_text, min_size=0, max_size=6))
 def test_every_text_is_what_it_is_alone(texts):
-    """Any mix of decoders, filters, lengths and ends: the same rounds, in order."""
-    tasks = [lambda pair, text=text: text_of(pair, *text) for text in texts]
-    assert call_together(tasks) == [text_of(PAIR, *text) for text in texts]
+    """Any mix of drafts, heads among them, of filters, rules, lengths and ends: the same rounds."""
+    tasks = [lambda batched, text=text: text_of(batched, *text) for text in texts]
+    assert decode_together(tasks, TARGET) == [text_of(alone, *text) for text in texts]
 
 
-def test_runs_are_finished_together_as_alone():
-    """Whatever their filters, rules and noise, and however long they are."""
-    pair = Pair(TARGET, DRAFT, Encoder(*tiny_vocabulary()))
-    as_many_as_before = lambda last: len(last.tokens)
-    runs = [
-        Run(pair, [1, 2, 3], 9),
-        Run(pair, [4], 15, 2, SamplingParams(1.0), partial(RecordingRng, 5), rule=verify_block),
-        Run(
-            pair,
-            [5, 6],
-            3,
-            3,
-            SamplingParams(0.8),
-            partial(SharedNoise, 6, 2),
-            rule=verify_shared_noise,
-        ),
-        Run(pair, [7] * 5, 12, as_many_as_before, SamplingParams(1.0, 9), partial(RecordingRng, 7)),
-    ]
-    without_draft = [replace(run, pair=replace(pair, draft=None)) for run in runs]
-    for together in (runs, without_draft, runs[:1]):
-        for run, result in zip(together, decode_together(Run.finish, together), strict=True):
-            assert timeless(result) == timeless(run.finish())
+@pytest.fixture
+def passes(monkeypatch):
+    """A list of (model, how many texts), one for each pass over several texts."""
+    passes, read_together = [], batching.read_together
+
+    def noted(model, texts, *more):
+        passes.append((model, len(texts)))
+        return read_together(model, texts, *more)
+
+    monkeypatch.setattr(batching, "read_together", noted)
+    return passes
 
 
-class Counted:
-    """A model that notes how many texts and rows share each of its passes."""
-
-    def __init__(self, model):
-        self.model, self.config, self.new_cache = model, model.config, model.new_cache
-        self.passes = []
-
-
-@read_together.register
-def _(counted: Counted, texts, caches, n_lasts):
-    counted.passes.append(len(texts))
-    return read_together(counted.model, texts, caches, n_lasts)
-
-
-def greedy(n_tokens, kind="speculative"):
-    rest = n_tokens, kind, SamplingParams(), 3, 9
-    return lambda pair: text_of(pair, [1, 2, 3], *rest)
-
-
-def test_passes_are_shared():
-    """Four equal texts take the passes of one."""
-    n_passes = []
+@pytest.mark.parametrize("kind", ["model", "eagle"])
+def test_passes_are_shared(passes, kind):
+    """Four equal texts take the passes of one, those of drafts too."""
+    found = []
     for n in (1, 4):
-        target, draft = Counted(TARGET), Counted(DRAFT.model)
-        call_together([greedy(12)] * n, Pair(target, ModelDraft(draft), None))
-        assert {*target.passes, *draft.passes} == {n}
-        n_passes.append((len(target.passes), len(draft.passes)))
-    assert n_passes[0] == n_passes[1]
+        decode_together([greedy(12, kind)] * n, TARGET)
+        assert {n_texts for _, n_texts in passes} == {n}
+        found.append([model for model, _ in passes])
+        passes.clear()
+    assert found[0] == found[1] and {*found[0]} == {TARGET, DRAFTS[kind]}
 
 
-def test_a_text_that_ends_leaves_the_others_alone():
-    target = Counted(TARGET)
-    together = call_together([greedy(2), greedy(15)], Pair(target, DRAFT, None))
-    assert [sum(len(this_round.tokens) for this_round in rounds) for rounds in together] == [2, 15]
-    shared, alone = (target.passes.count(n) for n in (2, 1))
-    assert shared == len(together[0]) and shared + alone == len(together[1])
+def test_medusa_drafts_for_all_texts_in_one_pass(monkeypatch):
+    n_texts, logits = [], type(DRAFTS["medusa"]).logits
+    noted = lambda model, hidden: n_texts.append(len(hidden)) or logits(model, hidden)
+    monkeypatch.setattr(type(DRAFTS["medusa"]), "logits", noted)
+    decode_together([greedy(12, "medusa")] * 4, TARGET)
+    assert {*n_texts} == {4}
+
+
+def test_a_text_that_ends_leaves_the_others_alone(passes):
+    short, long = decode_together([greedy(2, "ngram"), greedy(15, "ngram")], TARGET)
+    assert [sum(len(one.tokens) for one in rounds) for rounds in (short, long)] == [2, 15]
+    shared = [n for _, n in passes]
+    assert shared.count(2) == len(short) and len(shared) == len(long)
 
 
 def test_an_error_in_a_shared_pass_reaches_the_caller():
-    def too_long(pair):
-        return pair.target.read([1] * 99, pair.target.new_cache())
+    def too_long(batched):
+        return batched(TARGET).read([1] * 99, TARGET.new_cache())
 
     with pytest.raises(ValueError, match="cannot read 99 tokens"):
-        call_together([greedy(10), too_long])
+        decode_together([greedy(10), too_long], TARGET)
 
 
 # ---------------------------------------------------------------- a batch that is ended early
@@ -153,9 +122,7 @@ def assert_leaves_nothing(run, caches):
     finally:
         pool.shutdown(wait=False)
     # those that share products stay
-    assert not any(
-        thread.name.startswith(batching.THREAD_PREFIX) for thread in threading.enumerate()
-    )
+    assert not any(one.name.startswith(batching.THREAD_PREFIX) for one in threading.enumerate())
     gc.collect()
     assert [cache() for cache in caches] == [None] * len(caches)
 
@@ -163,13 +130,13 @@ def assert_leaves_nothing(run, caches):
 def endless(caches, n_reads=0, release=None):
     """A task that reads until it is stopped, after n_reads not before it is released."""
 
-    def run(pair):
-        cache = pair.target.new_cache()
+    def run(batched):
+        target, cache = batched(TARGET), TARGET.new_cache()
         caches.append(weakref.ref(cache))
         for n in itertools.count():
             if release and n == n_reads and not release.wait(20):
                 pytest.fail("not released")
-            pair.target.read([1] * (n % TINY.n_ctx + 1), cache)
+            target.read([1] * (n % TINY.n_ctx + 1), cache)
 
     return run
 
@@ -179,17 +146,17 @@ def endless(caches, n_reads=0, release=None):
 def test_whatever_a_task_raises_reaches_the_caller_and_leaves_nothing(error, n_reads):
     caches, release = [], threading.Event()
 
-    def broken(pair):
-        cache = pair.target.new_cache()
+    def broken(batched):
+        target, cache = batched(TARGET), TARGET.new_cache()
         for n in range(n_reads):
-            pair.target.read([1] * (n + 1), cache)
+            target.read([1] * (n + 1), cache)
         release.set()
         raise error("broken")
 
     def run():
         tasks = [endless(caches), broken, endless(caches, n_reads, release)]
         with pytest.raises(error, match="broken"):
-            call_together(tasks)
+            decode_together(tasks, TARGET)
 
     assert_leaves_nothing(run, caches)
 
@@ -209,19 +176,15 @@ def test_an_interruption_that_loses_a_request_leaves_nothing(monkeypatch):
         plain = batching.SimpleQueue
         monkeypatch.setattr(batching, "SimpleQueue", lambda: next(queues, None) or plain())
         with pytest.raises(KeyboardInterrupt):
-            call_together([endless(caches), endless(caches)])
+            decode_together([endless(caches), endless(caches)], TARGET)
 
     assert_leaves_nothing(run, caches)
 
 
-def test_a_batch_needs_memory_for_all_its_caches(monkeypatch):
-    n_ctx = 1024  # long: the padding of the keys matters little
-    model = tiny_model(0, replace(TINY, n_ctx=n_ctx))
-    one = memory.cache_bytes(model.config, np.float32)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 5.5 * one)
-    require_cache_memory([model], 5, n_ctx)
-    require_cache_memory([model, model], 5, n_ctx // 2)
-    with pytest.raises(InputError, match="6 texts together.*smaller --batch_size"):
-        require_cache_memory([model], 6, 10**9)
-    with pytest.raises(InputError, match="3 texts together"):
-        require_cache_memory([model, model], 3, n_ctx)
+def test_threads_that_cannot_be_started_are_one_line(monkeypatch):
+    def start(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    with pytest.raises(ValueError, match="^2 texts together: can't start new thread; use fewer$"):
+        decode_together([greedy(3)] * 2, TARGET)

@@ -1,51 +1,63 @@
-"""Drafts that were trained on the target are exact, in batches and under shared noise too."""
+"""Drafts by heads of the target: exact, without a trace of what was guessed, and read from files
+that fit.
+"""
 
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
-from decoding.drafts import HeadDraft, HeadDrafter
-from decoding.load import Pair
-from decoding.run import RecordingRng, Run
-from heads import EAGLE, MEDUSA, toy_head
+from edits import edit_header, with_entry
+from heads import EAGLE, MEDUSA, head_config, head_tensors, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, assert_exact, at_eos
-from toys import TINY, tiny_model, tokens_of
+from toys import (
+    NUMPY,
+    TINY,
+    refusal,
+    tiny_model,
+    tiny_vocabulary,
+    tokens_of,
+    write_checkpoint,
+    write_safetensors,
+)
 
 import utils
-from decoding.batching import decode_together, require_cache_memory
-from decoding.coupled import SharedNoise, verify_shared_noise
+from checkpoints.files import sha256_of
+from checkpoints.folder import weights_files
+from checkpoints.registry import MODELS_DIR
+from decoding.decode import begin, load_pair
+from decoding.heads import HEADS, HeadDrafter, load_head
+from encoder import Encoder
 from gpt2 import Config
-from sampling import Rng, SamplingParams, speculative
+from sampling import Rng, SamplingParams, never, speculative
 
 SMALL = Config(n_vocab=3, n_ctx=16, n_embd=4, n_head=2, n_layer=2)
 TARGET = tiny_model(1, SMALL, scale=0.8)
 SHORT = tiny_model(3, replace(SMALL, n_ctx=4, n_layer=1), scale=0.8)
-KINDS = pytest.mark.parametrize("kind", [EAGLE, MEDUSA])
+KINDS = pytest.mark.parametrize("kind", HEADS)
 
 
 @KINDS
 @pytest.mark.parametrize(
-    "target, ids, n_tokens, K, more",
+    "target, ids, n_tokens, K, to_probs, is_done",
     [
-        (TARGET, [1, 0], 4, 1, {"to_probs": FILTERS["T=1"]}),
-        (TARGET, [1, 0], 3, 3, {"to_probs": FILTERS["T=1"], "is_done": at_eos}),
-        (TARGET, [1, 0], 4, 2, {"to_probs": FILTERS["greedy"], "is_done": at_eos}),
-        (TARGET, [1, 0], 4, 2, {"to_probs": FILTERS["all"], "is_done": at_eos}),
-        (TARGET, [1, 0], 4, 3, {"to_probs": FILTERS["all"]}),
+        (TARGET, [1, 0], 3, 1, "T=1", never),
+        (TARGET, [1, 0], 3, 2, "top_k", at_eos),
+        (TARGET, [1, 0], 4, 2, "greedy", at_eos),
+        (TARGET, [1, 0], 3, 3, "all", at_eos),
         # before the second token there is no hidden state to read, and after the last no room
-        (SHORT, [1], 9, 3, {"to_probs": FILTERS["T=1"]}),
-        # of several lengths, as they end where the head is unsure
-        (TARGET, [1, 0], 3, 2, {"to_probs": FILTERS["T=1"], "confidence": 0.45}),
+        (SHORT, [1], 9, 3, "all", never),
         # also 0, after which the head has missed what the target read
-        (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), {"to_probs": FILTERS["top_k"]}),
+        (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), "top_k", never),
     ],
 )
-def test_the_distribution_of_the_text_is_the_targets(kind, target, ids, n_tokens, K, more):
-    pair = Pair(target, HeadDraft(toy_head(kind, target)), None)
-    assert_exact(Run(pair, ids, n_tokens, K, **more))
+def test_the_distribution_of_the_text_is_the_targets(
+    kind, target, ids, n_tokens, K, to_probs, is_done
+):
+    head, to_probs = toy_head(kind, target), FILTERS[to_probs]
+    drafter = lambda rng: HeadDrafter(head, to_probs, rng)
+    assert_exact(target, drafter, ids, n_tokens, K, to_probs, is_done)
 
 
 # ---------------------------------------------------------------- what a head reads
@@ -55,88 +67,128 @@ def just_made(head, target, ids, draft):
     """The logits of a draft from a new cache; EAGLE's go on from its own guesses."""
     seen, cache = target.new_cache(), head.new_cache()
     target.read(ids[:-1], seen, n_last=0)
-    cache.update_from_target(seen.hidden, len(ids))
+    cache.known = seen.hidden[: len(ids)]
     return [head.read(ids + draft[:i], cache)[0] for i in range(len(draft))]
 
 
 @KINDS
 @settings(max_examples=15, deadline=None)
 @given(
-    ids=st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8),
-    ks=st.lists(st.integers(0, 4), min_size=20, max_size=20),
+    texts=st.lists(
+        st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8), min_size=1, max_size=2
+    ),
+    ks=st.lists(st.integers(0, 4), min_size=40, max_size=40),
 )
-def test_what_was_guessed_or_rejected_leaves_no_trace(kind, ids, ks):
-    """After any rounds a head drafts as one that is just made, and that one drafts as it was
-    trained: tests/training/test_torch.py compares it with torch.
+def test_what_was_guessed_or_rejected_leaves_no_trace(kind, texts, ks):
+    """After any rounds, also of another text, a head drafts as one that is just made, and that one
+    as it was trained: tests/training compares it with torch.
     """
-    target, proposals, k = tiny_model(1), [], iter(ks)
-    head = toy_head(kind, target)
+    target, proposals, k, rng = tiny_model(1), [], iter(ks), Rng(3)
+    head, to_probs = toy_head(kind, target), SamplingParams(1.0)
 
-    def noting(target, drafter, *values, **options):
-        propose = drafter.propose
-
-        def noted(ids, k):
-            proposals.append((ids[:], *propose(ids, k)))
+    class Noting(HeadDrafter):
+        def propose(self, ids, k):
+            proposals.append((ids[:], *super().propose(ids, k)))
             return proposals[-1][1:]
 
-        drafter.propose = noted
-        return speculative(target, drafter, *values, **options)
-
-    pair = Pair(target, HeadDraft(head), None)
-    list(Run(pair, ids, 12, lambda last: next(k), SamplingParams(1.0), loop=noting).rounds())
+    drafter = Noting(head, to_probs, rng)
+    for ids in texts:
+        list(speculative(target, drafter, ids, 12, lambda last: next(k), to_probs, rng))
     for text, draft, q in proposals:
         assert len(draft) <= head.config.n_places
         for row, logits in zip(q, just_made(head, target, text, draft), strict=True):
-            assert np.allclose(row, SamplingParams(1.0)(logits[None])[0], atol=1e-9)
+            assert np.allclose(row, to_probs(logits[None])[0], atol=1e-9)
+
+
+# ---------------------------------------------------------------- files
+
+TENSORS = {kind: head_tensors(head_config(kind, TINY), scale=0.1) for kind in HEADS}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A target with its heads."""
+    folder = write_checkpoint(tmp_path / "7M")
+    notes = {"target": sha256_of(weights_files(folder)), "n_head": "2"}
+    for kind in HEADS:
+        path = folder / f"{kind}.safetensors"
+        write_safetensors(path, TENSORS[kind])
+        edit_header(path, lambda header: header | {"__metadata__": notes})
+    return folder
 
 
 @KINDS
-@pytest.mark.parametrize("second", [[5], [5, 6, 7], [1, 2, 9, 8, 7, 6]])
-def test_a_drafter_of_a_second_text_is_as_one_that_is_just_made(kind, second):
-    """Of the first it remembers nothing, whichever of the two is longer."""
+def test_a_head_is_read_as_it_was_written(folder, kind):
+    target = utils.load_model(folder, NUMPY)
+    head = load_head(kind, folder, target)
+    assert head.config == head_config(kind, TINY)
+    assert head.params["head"] is target.params["head"]
+    if kind == EAGLE:
+        found, expected = head.params["blocks"][0]["mlp"], "h.0.mlp.c_fc.weight"
+    else:
+        found, expected = head.params["heads"][1], "heads.1.c_fc.weight"
+    assert np.array_equal(found["c_fc"]["weight"], TENSORS[kind][expected].astype(np.float32))
+
+
+def swap_a_bit(folder, path):
+    """One weight in the middle of the target has changed, the embeddings have not."""
+    target = folder / "model.safetensors"
+    raw = bytearray(target.read_bytes())
+    raw[len(raw) // 2] ^= 1
+    target.write_bytes(raw)
+
+
+def take_the_other(folder, path):
+    (other,) = {folder / f"{kind}.safetensors" for kind in HEADS} - {path}
+    path.write_bytes(other.read_bytes())
+
+
+DAMAGE = [
+    (swap_a_bit, "another target"),
+    (take_the_other, "tensors"),
+    (lambda folder, path: path.write_bytes(path.read_bytes()[:1000]), "safetensors"),
+    (lambda folder, path: path.unlink(), "train.train"),
+]
+
+
+@KINDS
+@pytest.mark.parametrize("damage, word", DAMAGE)
+def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, damage, word):
+    damage(folder, folder / f"{kind}.safetensors")
+    message = refusal(load_head, kind, folder, utils.load_model(folder, NUMPY))
+    assert kind in message and word in message
+
+
+def with_notes(notes):
+    return lambda header: header | {"__metadata__": notes(header["__metadata__"])}
+
+
+@pytest.mark.parametrize("edit", [
+    *(with_notes(lambda notes, n=n: notes | {"n_head": n}) for n in ("x", "0", "-2", "4", None)),
+    with_notes(list),
+    with_entry("fc.bias", shape=[2, 3]),
+    with_entry("fc.bias", shape=[6, 1]),
+])  # fmt: skip
+def test_eagle_with_the_notes_or_the_shape_of_no_head(folder, edit):
+    path = folder / f"{EAGLE}.safetensors"
+    edit_header(path, edit)
+    assert str(path) in refusal(load_head, EAGLE, folder, utils.load_model(folder, NUMPY))
+
+
+@KINDS
+def test_the_included_heads_agree_with_their_target(kind):
+    """Greedy drafts after the same text: a head of another shape or target would agree nowhere."""
+    target, draft, encoder = load_pair("7M", kind, str(MODELS_DIR))
+    ids = encoder.encode("Once upon a time there was a")
+    rounds = list(begin("speculative", target, draft, encoder, ids, 30, K=2))
+    assert sum(this_round.accepted for this_round in rounds) > 4
+    assert tokens_of(rounds) == tokens_of(begin("autoregressive", target, None, encoder, ids, 30))
+
+
+def test_medusa_is_asked_for_no_more_than_it_has():
     target = tiny_model(1)
-    head = toy_head(kind, target)
-    used, new = (HeadDrafter(head, SamplingParams(1.0), Rng(3)) for _ in "ab")
-    for ids, drafters in ([1, 2, 3, 4], [used]), (second, [used, new]):
-        cache = target.new_cache()
-        target.read(ids[:-1], cache, n_last=0)
-        for drafter in drafters:
-            drafter.prefill(ids[:-1], cache)
-            drafter.rng = Rng(3)
-        proposed = [drafter.propose(ids, 2) for drafter in drafters]
-    (draft, q), (expected, expected_q) = proposed
-    assert draft == expected and np.array_equal(q, expected_q)
-
-
-WIDE = replace(TINY, n_embd=60)
-PROMPTS = [[1], [5, 6, 7], [200, 3], [9] * 8]
-
-
-def with_bits(run):
-    """The rounds, and p and q of each: what target and head gave, to the bit."""
-    rounds = [*run.rounds()][1:]
-    return [(one, one.p.tobytes(), one.q.tobytes()) for one in rounds]
-
-
-@KINDS
-@pytest.mark.parametrize("kernels, temperature", [("plain", 0.0), ("plain", 1.0), ("8x1", 1.0)])
-def test_a_batch_has_the_bits_of_one_at_a_time(kind, kernels, temperature):
-    exact = utils.get_backend("numpy", kernels=kernels, exact=True)
-    target = utils.random_model(WIDE, exact, seed=1, scale=0.3)
-    draft = HeadDraft(toy_head(kind, target, np.float32))
-    require_cache_memory([target, *draft.models], len(PROMPTS), 12)
-
-    pair, how = Pair(target, draft, None), (SamplingParams(temperature), partial(RecordingRng, 7))
-    runs = [Run(pair, ids, 12, 3, *how) for ids in PROMPTS]
-    assert decode_together(with_bits, runs) == [with_bits(run) for run in runs]
-
-
-@KINDS
-def test_shared_noise_gives_the_text_of_the_target_alone(kind):
-    target = tiny_model(1)
-    pair = Pair(target, HeadDraft(toy_head(kind, target)), None)
-    for ids in PROMPTS:
-        noise = partial(SharedNoise, 7, len(ids))
-        run = Run(pair, ids, 12, 3, SamplingParams(1.0), noise, rule=verify_shared_noise)
-        alone = replace(run, pair=replace(pair, draft=None))
-        assert tokens_of(run.rounds()) == tokens_of(alone.rounds())
+    head = toy_head(MEDUSA, target)
+    with pytest.warns(UserWarning, match="has 2 heads: it drafts up to 2 tokens a round, not 9"):
+        encoder = Encoder(*tiny_vocabulary(), ends=())
+        rounds = list(begin("speculative", target, head, encoder, [1, 2], 9, K=9))
+    assert max(len(this_round.draft) for this_round in rounds) == 2

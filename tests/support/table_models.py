@@ -38,7 +38,7 @@ class TableModel:
     """Logits by prefix, from chosen probabilities."""
 
     def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
-        self.config = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx)
+        self.config = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx, n_embd=1)
         self.seed, self.zeros = seed, zeros
         self.rows = {}  # {prefix: logits}: an enumeration asks for each many times
 

@@ -1,0 +1,293 @@
+"""One text: what it is put together of, what is said of it at its end, and how two compare."""
+
+import weakref
+
+import numpy as np
+import pytest
+from clocks import Slow, Time
+from heads import toy_head
+from table_models import TableModel
+from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
+
+from decoding import decode as module
+from decoding.auto_k import AutoK
+from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
+from decoding.decode import (
+    Clocked,
+    begin,
+    compare,
+    decode,
+    encode_prompt,
+    make_drafter,
+    median_turn,
+    timed,
+)
+from decoding.heads import HeadDrafter
+from decoding.ngrams import NGramDrafter
+from decoding.text_difference import explain_difference
+from encoder import Encoder
+from sampling import (
+    NeuralDrafter,
+    Rng,
+    Round,
+    SamplingParams,
+    autoregressive,
+    speculative,
+    verify_block,
+)
+
+ENCODER = Encoder(*tiny_vocabulary())
+ENDLESS = Encoder(*tiny_vocabulary(), ends=())
+TARGET, DRAFT, IDS = tiny_model(0), tiny_model(1), [1, 2, 1]
+T1 = SamplingParams(1.0)
+DRAFTS = {"model": DRAFT, "ngram": None, **{k: toy_head(k, TARGET) for k in ("eagle", "medusa")}}
+
+
+def rounds_of(decoder="speculative", draft=DRAFT, **how):
+    how = {"to_probs": T1, "seed": 5, "n_tokens": 18} | how
+    return begin(decoder, TARGET, draft, ENDLESS, IDS, **how)
+
+
+# ---------------------------------------------------------------- what a text is put together of
+
+
+def test_begin_is_the_loops_of_sampling():
+    rng = Rng(5)
+    by_hand = speculative(TARGET, NeuralDrafter(DRAFT, T1, rng), IDS, 18, 3, T1, rng)
+    assert list(rounds_of(K=3)) == list(by_hand)
+    assert list(rounds_of("autoregressive")) == list(autoregressive(TARGET, IDS, 18, T1, Rng(5)))
+    rng = Rng(5)
+    drafter = NeuralDrafter(DRAFT, T1, rng)
+    block = speculative(TARGET, drafter, IDS, 18, 4, T1, rng, rule=verify_block)
+    assert list(rounds_of(verification="block")) == list(block)
+    noise = SharedNoise(5, 3)
+    drafter = NeuralDrafter(DRAFT, T1, noise)
+    coupled = speculative(TARGET, drafter, IDS, 18, 4, T1, noise, rule=verify_shared_noise)
+    assert list(rounds_of(coupled=True)) == list(coupled)
+    assert tokens_of(rounds_of(coupled=True)) == tokens_of(
+        rounds_of("autoregressive", coupled=True)
+    )
+
+
+@pytest.mark.filterwarnings("ignore:this Medusa")
+@pytest.mark.parametrize("name", DRAFTS)
+def test_every_draft_has_its_drafter_and_a_text_is_the_same_each_time(name):
+    kinds = {"model": NeuralDrafter, "ngram": NGramDrafter}
+    drafter = make_drafter(DRAFTS[name], TARGET, T1, Rng(0))
+    assert type(drafter) is kinds.get(name, HeadDrafter)
+    rounds = list(rounds_of(draft=DRAFTS[name]))
+    assert rounds == list(rounds_of(draft=DRAFTS[name])) and len(tokens_of(rounds)) == 18
+    assert any(this_round.draft for this_round in rounds)
+
+
+def test_k_auto_learns_anew_in_each_text(monkeypatch):
+    made = []
+    monkeypatch.setattr(module, "AutoK", lambda: made.append(AutoK()) or made[-1])
+    for _ in range(2):
+        assert len(tokens_of(rounds_of(K="auto"))) == 18
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("how, said", [
+    ({"n_tokens": 0}, "n_tokens 0"), ({"seed": -1}, "seed -1"), ({"K": 0}, "K = 0"),
+    ({"coupled": True, "verification": "block"}, "coupled"),
+])  # fmt: skip
+def test_what_cannot_be_used(how, said):
+    with pytest.raises(ValueError, match=f"^{said}.*expected"):
+        list(rounds_of(**how))
+
+
+def test_a_prompt_leaves_room_for_a_token():
+    assert encode_prompt("the a", ENCODER, TARGET) == ENCODER.encode("the a")
+    assert encode_prompt("", ENCODER, TARGET) == [ENCODER.end_of_text]
+    assert len(encode_prompt("x" * (TINY.n_ctx - 1), ENCODER, TARGET)) == TINY.n_ctx - 1
+    with pytest.raises(ValueError, match="the prompt has 24 tokens: expected less than 24"):
+        encode_prompt("x" * TINY.n_ctx, ENCODER, TARGET)
+
+
+# ---------------------------------------------------------------- what is said at its end
+
+
+@pytest.mark.filterwarnings("ignore:this Medusa")
+@pytest.mark.parametrize("name", DRAFTS)
+def test_the_result_is_what_the_rounds_add_up_to(name):
+    rounds = list(rounds_of(draft=DRAFTS[name]))
+    seen = []
+
+    def watch(rounds):
+        for this_round in rounds:
+            seen.append(this_round)
+            yield this_round
+
+    result = decode(rounds_of(draft=DRAFTS[name]), ENCODER, watch)
+    assert seen == rounds
+    assert result["token_ids"] == list(tokens_of(rounds))
+    assert result["text"] == ENCODER.decode(tokens_of(rounds))
+    assert result["rounds"] == len(rounds) - 1 and result["tokens_per_target_pass"] == 18 / (
+        len(rounds) - 1
+    )
+    for count in ("accepted", "examined"):
+        assert result[count] == sum(getattr(one, count) for one in rounds)
+    assert result["acceptance_rate"] == result["accepted"] / result["examined"]
+    alone = decode(rounds_of("autoregressive"), ENCODER)
+    assert (alone["acceptance_rate"], alone["tokens_per_target_pass"]) == (None, 1)
+
+
+def test_drafts_after_the_first_rejection_are_not_examined():
+    rounds = [Round([]), Round([1, 2, 3], [1, 2, 8, 9], 2), Round([4]), Round([5], [6] * 3, 0)]
+    result = decode(iter(rounds), ENCODER)
+    assert (result["examined"], result["accepted"], result["acceptance_rate"]) == (4, 2, 0.5)
+
+
+def test_the_prefill_is_timed_apart_and_the_text_is_without_its_end(monkeypatch):
+    monkeypatch.setattr(module.time, "perf_counter", clock := Time())
+
+    def rounds():
+        for seconds, tokens in ((5, []), (1, [65, 66]), (0.5, [ENCODER.end_of_text])):
+            clock.now += seconds
+            yield Round(tokens)
+
+    result = decode(rounds(), ENCODER)
+    assert (result["prefill_seconds"], result["seconds"]) == (5, 1.5)
+    assert result["token_ids"] == [65, 66, ENCODER.end_of_text]
+    assert result["text"] == ENCODER.decode([65, 66]) and result["tokens_per_second"] == 2
+
+
+def test_the_clock_stands_still_while_a_watcher_looks(monkeypatch):
+    monkeypatch.setattr(module.time, "perf_counter", clock := Time())
+    seconds = []
+
+    def watch(rounds):
+        for this_round in rounds:
+            clock.now += 100
+            yield this_round
+
+    target = Slow(TARGET, 1.0, clock)  # a second for each row
+    rounds = begin("speculative", target, None, ENDLESS, IDS, 12, K=3)
+    rows = [len(one.draft) + 1 for one in watch(timed(rounds, seconds))]
+    assert seconds == [0, *rows[1:]]
+
+
+def test_a_clocked_object_notes_one_method_alone(monkeypatch):
+    monkeypatch.setattr(module.time, "perf_counter", clock := Time())
+    seconds = []
+    target = Clocked(Slow(TARGET, 0.5, clock), "read", seconds)
+    rounds = list(begin("speculative", target, None, ENDLESS, IDS, 12, K=3))
+    assert seconds == [0, *(0.5 * (len(one.draft) + 1) for one in rounds[1:])]
+    assert target.config is TARGET.config
+
+
+@pytest.mark.parametrize("name", ["model", "ngram"])
+def test_no_distribution_outlives_its_round(name):
+    """Those of GPT-2 take megabytes: while a round is run, no others are there than the last's."""
+    arrays, most = [], []
+
+    class Looking(Slow):
+        def read(self, *asked, **more):
+            most.append(sum(array() is not None for array in arrays))
+            return super().read(*asked, **more)
+
+    def watch(rounds):
+        for this_round in rounds:
+            kept = this_round.p, this_round.q
+            arrays.extend(weakref.ref(x) for x in kept if x is not None)
+            del kept
+            yield this_round
+
+    target = Looking(TARGET, 0, Time())
+    decode(
+        begin("speculative", target, DRAFTS[name], ENCODER, IDS, 18, to_probs=T1), ENCODER, watch
+    )
+    assert len(arrays) > 6 and max(most) <= 2
+
+
+# ---------------------------------------------------------------- two texts
+
+
+def turn(ids, speed, seconds=1.0):
+    return {"token_ids": ids, "tokens_per_second": speed, "seconds": seconds}
+
+
+TABLE = TableModel(1, zeros=True)
+
+
+def compared(first, second, to_probs=SamplingParams(), noise_seed=None):
+    turns = {"autoregressive": [turn(first, 2.0)], "speculative": [turn(second, 3.0)]}
+    return compare(turns, TABLE, [0], to_probs, noise_seed)
+
+
+def test_a_speedup_is_the_median_of_the_turns():
+    turns = {
+        "autoregressive": [turn([1], speed) for speed in (2, 1, 4)],
+        "speculative": [turn([1], speed) for speed in (3, 3, 4)],
+    }
+    assert compare(turns, TABLE, [0], SamplingParams()) == {
+        "speedup": 1.5,
+        "speedups": [1.5, 3, 1],
+        "identical": True,
+    }
+    assert compare({"speculative": [turn([1], 2)]}, TABLE, [0], SamplingParams()) == {}
+    assert median_turn([turn([1], 1, s) for s in (3, 1, 2)])["seconds"] == 2
+
+
+def test_texts_that_should_be_equal_are_explained():
+    assert "difference" not in compared([1, 2], [1, 2])
+    sampled = compared([1, 2], [1, 0], T1)
+    assert sampled["identical"] is False and "difference" not in sampled
+    for how in ((SamplingParams(), None), (SamplingParams(1.3, 2), 3), (SamplingParams(), 3)):
+        different = compared([1, 2], [1, 0], *how)
+        assert different["identical"] is False and different["difference"]["position"] == 1
+        numbers = [different["difference"][name] for name in ("gap", "float_error")]
+        assert np.isfinite(numbers).all()  # also of removed tokens, with scores of minus infinity
+
+
+def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
+    """The gap is that of the logits, or of the scores under the noise of the position."""
+    (logits,) = TABLE.read([0, 1], None)
+    noisy = np.log(np.maximum(SamplingParams(1.3)(logits[None])[0], 1e-300)) + gumbel_noise(3, 2, 3)
+    for how, row in (((SamplingParams(), None), logits), ((SamplingParams(1.3), 3), noisy)):
+        one, other = np.argsort(row)[-2:].tolist()
+        difference = compared([1, one], [1, other], *how)["difference"]
+        assert difference["gap"] == pytest.approx(row[other] - row[one])
+        assert difference["verdict"] == "bug"
+
+
+@pytest.mark.parametrize("second, position", [([1, 2], 2), ([1, 2, 3, 4], 3), ([], 0)])
+def test_a_text_that_ends_early_is_a_bug(second, position):
+    found = explain_difference(TARGET, [0], [1, 2, 3], second)
+    assert (found["position"], found["verdict"]) == (position, "bug")
+
+
+def test_equal_texts_cannot_be_explained():
+    with pytest.raises(ValueError, match="expected a difference"):
+        explain_difference(TARGET, [0], [1, 2], [1, 2])
+
+
+def test_a_difference_after_a_long_prompt_is_explained_in_a_few_passes():
+    rows = []
+
+    class Counted(TableModel):
+        def read(self, ids, cache, n_last=1):
+            rows.append(n_last)
+            return super().read(ids, cache, n_last)
+
+    explain_difference(Counted(1), [0] * 12, [1, 2, 0], [1, 2, 1, *[0] * 20])
+    assert rows == [*range(1, 10)]
+
+
+def test_rounding_is_a_tie_and_anything_larger_is_not():
+    """Two tokens with all but equal logits, whatever passes say: the error is at least that of a
+    sum of n_embd products.
+    """
+    epsilon = np.finfo(np.float32).eps
+
+    class Close(TableModel):
+        def row(self, prefix):
+            return np.array([7, 7 + self.gap, -7], np.float32)
+
+    target = Close(1)
+    target.config.n_embd = 100  # so the error is 10 roundings of 7
+    for factor, verdict in ((0, "tie"), (5, "tie"), (15, "tie"), (40, "bug"), (1e6, "bug")):
+        target.gap = factor * 7 * epsilon
+        assert explain_difference(target, [0], [1], [0])["verdict"] == verdict
+    assert explain_difference(target, [0], [1], [2])["verdict"] == "bug"
