@@ -1,6 +1,6 @@
 """Where a forward pass spends its time: in products, in attention, or between them.
 
-    python -m docs.profile 17M      (or 124M, 355M, ..., or a folder: only the shape counts)
+    python -m docs.profile [17M]    (or 124M, 355M, ..., or a folder: only the shape counts)
 
 Times the passes of a model with random weights over some rows, after 64 tokens. All times are those
 of the thread that calls, its waits for the others included. v is the verify cost.
@@ -40,7 +40,7 @@ class TimedWeight:
             return x @ self.weight
 
 
-(model,), _ = load_models([sys.argv[1]], MODELS_DIR, get_backend(), weights="random")
+(model,), _ = load_models(sys.argv[1:] or ["17M"], MODELS_DIR, get_backend(), weights="random")
 for block in model.params["blocks"]:
     for name, linear in [*block["attn"].items(), *block["mlp"].items()]:
         linear["weight"] = TimedWeight(name, linear["weight"])
