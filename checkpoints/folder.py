@@ -75,8 +75,8 @@ def weights_files(folder: Path) -> list[Path]:
     if path.suffix != ".json":
         return [path]
     names = read_json(path).get("weight_map")
-    names = {*map(str, names.values())} if isinstance(names, dict) else {""}
-    if not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
+    names = {*map(str, names.values())} if isinstance(names, dict) else {}
+    if not names or not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
         raise ValueError(f"{path}: expected the files of tensors beside it; fetch it again")
     return [folder / name for name in sorted(names)]
 
