@@ -247,6 +247,17 @@ LOADS = {  # {kind: change}
     "no end in generation_config.json": both(
         write("generation_config.json", {"do_sample": False}), config(eos_token_id=[*range(9, 90)])
     ),
+    "an end that is null": both(
+        write("generation_config.json", {"eos_token_id": None}), config(eos_token_id=[*range(99)])
+    ),
+    "tokenizer.json beside other merges": both(
+        tokenizer(),
+        write("vocab.json", tiny_vocabulary()[0]),
+        write("merges.txt", b"#version: 0.2\n"),
+    ),
+    "tokens that begin alike": both(
+        rows(3), write("added_tokens.json", {"user_1": 259, "user": 260, "[PAD]": 261})
+    ),
     "n_ctx beside n_positions": config(n_ctx=16),
     "n_ctx null": config(n_ctx=None),
     "hidden_size": lambda folder: edit_json(
