@@ -62,12 +62,3 @@ def read_json(path: Path, optional: bool = False) -> dict:
     if not isinstance(value, dict):
         raise ValueError(f"{path}: expected a JSON object")
     return value
-
-
-def name_of(model: str) -> str:
-    """The name of a model for output, without a path of this machine.
-
-    >>> name_of("124M"), name_of("models/mine"), name_of("/home/me/models/mine")
-    ('124M', 'models/mine', 'mine')
-    """
-    return Path(model).name if Path(model).is_absolute() else model
