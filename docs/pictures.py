@@ -18,12 +18,14 @@ from decoding.decode import Clocked, load_pair, timed
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
 STYLE = """
-:root { --card: #fffefb; --ink: #1d2025; --soft: #5a5d66; --line: #e1dccf;
-  --p: #5a48b5; --q: #7f838d; --accepted: #0a6449; --accepted-bg: #dff1e8;
-  --target: #1b54ac; --target-bg: #dfe9fa; }
+:root { --card: #fffefb; --ink: #1d2025; --soft: #5a5d66; --line: #e1dccf; --p: #5a48b5;
+  --q: #7f838d; --draft: #0a6449; --draft-bg: #dff1e8; --correction: #9c3208;
+  --correction-bg: #fbe4d8; --bonus: #1b54ac; --bonus-bg: #dfe9fa; --target: #625000;
+  --target-bg: #f3ebc8; }
 @media (prefers-color-scheme: dark) { :root { --card: #1a1d23; --ink: #e9e7e2; --soft: #a6aab4;
-  --line: #2e323b; --p: #a396f5; --q: #828794; --accepted: #7bdcb8; --accepted-bg: #14352a;
-  --target: #9cc2ff; --target-bg: #1a2d4d; } }
+  --line: #2e323b; --p: #a396f5; --q: #828794; --draft: #7bdcb8; --draft-bg: #14352a;
+  --correction: #ffab80; --correction-bg: #432214; --bonus: #9cc2ff; --bonus-bg: #1a2d4d;
+  --target: #e6d075; --target-bg: #383311; } }
 .card { fill: var(--card); stroke: var(--line); }
 text { fill: var(--ink); font: 17px system-ui, "Segoe UI", "DejaVu Sans", sans-serif; }
 .soft { fill: var(--soft); } .middle { text-anchor: middle; } .end { text-anchor: end; }
@@ -49,10 +51,14 @@ RACE_STYLE = """
 .unit { font-weight: 400; font-size: 17px; fill: var(--soft); }
 .pass { fill: var(--p); fill-opacity: .65; } .drafting { fill: var(--q); fill-opacity: .6; }
 .token { font: 15px ui-monospace, Menlo, "DejaVu Sans Mono", monospace; }
-rect.accepted { fill: var(--accepted-bg); } text.accepted { fill: var(--accepted); }
+rect.draft { fill: var(--draft-bg); } text.draft { fill: var(--draft); }
+rect.correction { fill: var(--correction-bg); } text.correction { fill: var(--correction); }
+rect.bonus { fill: var(--bonus-bg); } text.bonus { fill: var(--bonus); }
 rect.target { fill: var(--target-bg); } text.target { fill: var(--target); }
-line.accepted { stroke: var(--accepted); stroke-width: 2px; }
-line.target { stroke: var(--target); stroke-width: 2px; stroke-dasharray: 5 3; }
+line { stroke-width: 2px; } line.draft { stroke: var(--draft); }
+line.correction { stroke: var(--correction); stroke-width: 4px; }
+line.bonus { stroke: var(--bonus); stroke-dasharray: 5 3; }
+line.target { stroke: var(--target); stroke-dasharray: 2 2; }
 @keyframes appear { to { opacity: 1; } }
 @media (prefers-reduced-motion: no-preference) {
   .part { opacity: 0; animation: appear .1s forwards; }
@@ -97,9 +103,11 @@ def race():
         slowest = slowest or sum(whole for _, whole in times)
         parts += draw_lane(encoder, rounds, times, 960 / slowest, top, f"{decoder.title()}: {what}")
         counts.append(len(rounds))
-    legend = [("accepted draft token", "accepted"), ("the target's own", "target")]
-    for i, (words, name) in enumerate(legend):
-        parts += mark_token(20 + 200 * i, 322, words, name, 8.6)
+    legend = [("accepted draft", "draft"), ("correction", "correction"), ("bonus", "bonus")]
+    x = 20.0
+    for words, source in [*legend, ("target alone", "target")]:
+        parts += mark_token(x, 322, words, source, 8.6)
+        x += 8.6 * len(words) + 14
     words = f"greedy: the same text; grey: drafting; times of {TURNS} runs"
     parts.append(f'<text x="980" y="322" class="soft small end">{words}</text>')
     title = f"The same prompt, autoregressive and speculative: {counts[0]} and {counts[1]} passes"
@@ -121,10 +129,9 @@ def draw_lane(encoder, rounds, times, scale, top, title):
             parts.append(f'<rect class="{name}" {bar}/>')
         gain = f'<text x="{(middle + x) / 2:.1f}" y="{top + 44}" class="gain middle">'
         parts.append(f"{gain}+{len(this_round.tokens)}</text>")
-        for i, token in enumerate(this_round.tokens):
+        for token, source in zip(this_round.tokens, this_round.sources):
             text = encoder.decode([token])
-            name = "accepted" if i < this_round.accepted else "target"
-            parts += mark_token(text_x, top + 100, text, name, width)
+            parts += mark_token(text_x, top + 100, text, source, width)
             text_x += len(text) * width
         parts.append("</g>")
     return parts
@@ -150,7 +157,7 @@ H100 = 989 / 3.35  # rows whose arithmetic takes as long as reading the weights:
 COST_STYLE = """
 .grid { stroke: var(--line); } .mark { stroke: var(--q); stroke-dasharray: 2 4; }
 polyline { fill: none; stroke-width: 2.5px; } .cpu { stroke: var(--p); } circle { fill: var(--p); }
-.h100 { stroke: var(--accepted); } .four { stroke: var(--target); stroke-dasharray: 8 4; }
+.h100 { stroke: var(--draft); } .four { stroke: var(--bonus); stroke-dasharray: 8 4; }
 .each { stroke: var(--q); stroke-width: 1.5px; stroke-dasharray: 3 4; }
 """
 

@@ -23,7 +23,7 @@ PAIR = "17M", "0.7M-17M", MODELS_DIR  # target, draft model
 TO_PROBS = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
 MISTAKES_SHOWN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
-GREEN, GREY, BLUE, RED, VIOLET = "#0a6449", "#7f838d", "#1b54ac", "#9c3208", "#5a48b5"
+GREEN, GREY, RED, VIOLET = "#0a6449", "#7f838d", "#9c3208", "#5a48b5"
 
 # ---------------------------------------------------------------- two guesses
 
@@ -319,9 +319,9 @@ def draw_overlap(p, q):
     print(f"min(p, q) = {format_probs(overlap)}, sum {overlap.sum():.2f}")
     axes = new_axes("token", "probability")
     axes.bar(tokens, overlap, 1, color=GREEN, alpha=0.35, label="in both")
-    hatched = {"hatch": "///", "edgecolor": RED, "facecolor": "none", "linewidth": 0}
+    hatched = {"hatch": "///", "edgecolor": GREY, "facecolor": "none", "linewidth": 0}
     axes.bar(tokens, q - overlap, 1, bottom=overlap, label="in q only", **hatched)
-    axes.bar(tokens, p - overlap, 1, bottom=overlap, color=BLUE, alpha=0.35, label="in p only")
+    axes.bar(tokens, p - overlap, 1, bottom=overlap, color=RED, alpha=0.35, label="in p only")
     edges = np.arange(len(p) + 1) - 0.5
     axes.stairs(p, edges, color=VIOLET, linewidth=2.5, label="p")
     axes.stairs(q, edges, color=GREY, linewidth=2.5, linestyle=(0, (5, 2)), label="q")
