@@ -103,13 +103,6 @@ function drawLane(lane, run) {
         lane.bars, lane.head, lane.flag), lane.text))));
 }
 
-// Which paragraph of the page says why both texts are the same, or are not.
-function whyOf(run) {
-  const same = isSameText(run);
-  if (run.settings.coupled) return same ? "why-noise" : "why-rounding";
-  return isByChance(run) ? "why-chance" : same ? "why-likeliest" : "why-rounding";
-}
-
 // The headline is the median of all turns, seen or not.
 function showHeadline(run) {
   const turns = turnsOf(run), all = turns.map(({speedup}) => speedup);
@@ -133,9 +126,8 @@ function showRace(run) {
     legendOf("draft", "rejected", "correction", "bonus", "target"));
   showHeadline(run);
   press("chance", Number(isByChance(run)));
-  for (const why of $("about-texts").children) { // all keep their places, one is in sight
-    why.classList.toggle("room", why.id !== whyOf(run));
-  }
+  $("why-noise").hidden = !run.settings.coupled;
+  $("why-rounding").hidden = isSameText(run) || isByChance(run) && !run.settings.coupled;
 }
 
 function showMoment(time) {
@@ -205,7 +197,7 @@ function play() {
 // ---------------------------------------------------------------- one round in four steps
 
 const one = {step: 0, timer: null, frame: null,
-  train: emptyTrain("together", "With guesses: the large model’s weights stream in from memory, once for all"),
+  train: emptyTrain("together", "With guesses: the weights of the large model stream in from memory, once for all tokens"),
   alone: emptyTrain("alone", "Alone: the same weights stream in for one token")};
 $("round-train").append(one.train.element, one.alone.element);
 
@@ -267,6 +259,7 @@ function stepWords(run, round, step) {
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `The weights stream in once, and ${n + 1} tokens ride along: the last one written `
       + `and the ${plural(n, "guess")}. At each, the large model says what should follow`
+      + (isByChance(run) ? ", and how likely it is: a guess stays with probability p/q" : "")
       + (extra ? `. The pass takes ${times(extra)} as long as for one token.` : ".")],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
