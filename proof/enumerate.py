@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MOST_BRANCHES = 200_000
+MOST_BRANCHES = 200_000  # of a function, in all cases together
 MOST_CHOICES = 1_000  # of one run
-MOST_STEPS = 1_000_000  # of the interpreter, in the examined file, in one run
+MOST_STEPS = 200_000  # of the interpreter, in the examined file, in one run
 NEVER = 1e-14  # an option of this probability, or less, is rounding
 RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding
 STATE = "it does something else when it runs again: it keeps state, or has a hidden random source"

@@ -126,7 +126,7 @@ class Number:
 
     def __add__(self, c):
         def add(c):
-            if not math.isfinite(c):
+            if not is_finite(c):
                 return self.constant(c)
             return self.map(lambda x: x + c, lambda t: t - c)
 
@@ -134,7 +134,7 @@ class Number:
 
     def __mul__(self, c):
         def multiply(c):
-            if c == 0 or not math.isfinite(c):
+            if not is_finite(c) or c == 0:
                 return self.constant(self.at(0.5) * c)
             return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
@@ -246,6 +246,12 @@ def by_number(f: Callable, c: Any) -> Any:
     if hasattr(c, "item") and not isinstance(c, Number):
         c = c.item()
     return f(c)
+
+
+def is_finite(c: Any) -> bool:
+    if isinstance(c, Number):
+        branch().stop("arithmetic with two random numbers")
+    return math.isfinite(c)
 
 
 def race(a: Number, b: Number) -> bool:

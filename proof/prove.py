@@ -16,6 +16,8 @@ import numpy as np
 
 from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
 from proof.enumerate import (
+    MOST_BRANCHES,
+    STATE,
     Branch,
     Choice,
     RealBranch,
@@ -28,9 +30,9 @@ from proof.enumerate import (
 from proof.noise import NUMPY, Source, followed
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
+AFTER_WRONG = 10_000  # branches at most, once a case is wrong
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
-REAL_GENERATOR = np.random.default_rng()
 
 
 # ---------------------------------------------------------------- one case
@@ -42,6 +44,7 @@ def examine(
     n_tokens: int,
     end: int | None = None,
     file: str | None = None,
+    most: int = MOST_BRANCHES,
 ) -> dict[str, Any]:
     """Compare the texts of a run with the target's. Returns a dict:
 
@@ -56,6 +59,7 @@ def examine(
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
     file: whose steps are counted, so that an endless loop ends
+    most: branches, before it gives up
     """
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
     result["symbolic"] = False
@@ -64,7 +68,7 @@ def examine(
     kept, result["branches"] = 0.0, 0
     try:
         with followed():
-            for outcome, branch in branches(run, file):
+            for outcome, branch in branches(run, file, most):
                 result["branches"] += 1
                 result["symbolic"] |= branch.symbolic
                 if outcome is not None:
@@ -259,16 +263,25 @@ def prove(
     started = time.perf_counter()
     form, call = caller(function)
     if cases is None:
-        has_end = "end" in inspect.signature(function).parameters
+        has_end = "end" in names_of(function)
         loops = [case for case in LOOP_CASES if has_end or case.end is None]
         cases = RULE_CASES if form is rule_text else loops
     file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
-    results = [judge(form, call, case, to_probs, file) for case in cases]
+    results, left = [], MOST_BRANCHES
+    for case in cases:
+        results.append(judge(form, call, case, to_probs, file, left))
+        left -= results[-1]["branches"]
+        if results[-1]["first_wrong"]:  # the verdict is clear: the other cases are to show where
+            left = min(left, AFTER_WRONG)
     n_branches = sum(result.pop("branches") for result in results)
     symbolic = any([result.pop("symbolic") for result in results])
     problems = [result["problem"] for result in results if result["problem"]]
-    wrong = any(result["first_wrong"] for result in results)
-    if wrong and symbolic and (doubt := confirm(form, call, cases, results, to_probs)):
+    wrong = any(result["first_wrong"] for result in results) and STATE not in problems
+    if (
+        wrong
+        and (symbolic or not names_of(function) & {"sample", "accept", "rng"})
+        and (doubt := confirm(form, call, cases, results, to_probs))
+    ):
         wrong, problems = False, [doubt, *problems]
     return dict(
         name=name or getattr(function, "__name__", "it"),
@@ -321,12 +334,16 @@ def confirm(
     return f"{found}: it keeps state, has a fixed seed, or was not followed rightly"
 
 
+def names_of(function: Callable) -> set[str]:
+    """Which of sample, accept, rng and end a function has among its parameters."""
+    return {"sample", "accept", "rng", "end"} & inspect.signature(function).parameters.keys()
+
+
 def caller(function: Callable) -> tuple[Callable, Callable]:
     """The form of a function, rule_text or loop_text, and a function that calls it with the
     positional arguments of this form, branch=, and end=.
     """
-    parameters = inspect.signature(function).parameters.values()
-    names = [p.name for p in parameters if p.name in ("sample", "accept", "rng", "end")]
+    parameters, names = inspect.signature(function).parameters.values(), names_of(function)
     required = [p for p in parameters if p.default is p.empty and p.name not in names]
     forms = {3: rule_text, 5: loop_text}
     if len(required) not in forms:
@@ -336,18 +353,19 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
             "and sample, accept, rng or end after these"
         )
 
+    generator = Source(np.random.default_rng(), NUMPY)
+
     def call(*arguments, branch: Branch, end: int | None = None) -> Any:
         offered: dict[str, Any] = dict(sample=branch.sample, accept=branch.accept, end=end)
-        if "rng" in names:  # a sampling.Rng, and a generator of NumPy
-            offered["rng"] = generator = Source(REAL_GENERATOR, NUMPY)
-            generator.sample, generator.accept = branch.sample, branch.accept
+        offered["rng"] = generator  # a sampling.Rng, and a generator of NumPy
+        generator.sample, generator.accept = branch.sample, branch.accept
         return function(*arguments, **{name: offered[name] for name in names})
 
     return forms[len(required)], call
 
 
 def judge(
-    form: Callable, call: Callable, case: Case, to_probs: Callable, file: str | None
+    form: Callable, call: Callable, case: Case, to_probs: Callable, file: str | None, most: int
 ) -> dict[str, Any]:
     """Examine one case. Returns its entry in the result of `prove`, and its number of branches."""
     echoes = set()
@@ -361,7 +379,7 @@ def judge(
 
     models = [lambda text, m=m: to_probs(m(text)) for m in (case.target, case.draft_model)]
     right = replace(case, target=models[0], draft_model=models[1])
-    result = examine(run, right.target, case.n_tokens, case.end, file)
+    result = examine(run, right.target, case.n_tokens, case.end, file, most)
     if case.prompt and result["first_wrong"] and echoes == {True}:
         result |= dict(distance=None, first_wrong=None)
         result["problem"] = "each text begins with the prompt: expected only the new tokens"

@@ -1,16 +1,50 @@
-"""The referee: right rules and loops are exact, wrong ones wrong, others undecidable."""
+"""The referee: right rules and loops are exact, wrong ones wrong, and no others exact."""
+
+import json
 
 import numpy as np
+import own_loops as loops
 import pytest
+import undecidable_samplers
+import wrong_samplers
+from command_line import ROOT, python
 
 from exercises import solutions
-from proof.cases import RULE_CASES, drafts_kept
+from proof import command
+from proof import prove as referee
+from proof.cases import LOOP_CASES, RULE_CASES, drafts_kept, round_law
 from proof.prove import examine, prove
 from sampling import verify, verify_block
 
+HERE = ROOT / "tests" / "support"
+right_samplers = command.load(HERE / "right_samplers.py")
+
+
+@pytest.fixture(autouse=True)
+def fewer_real_runs(monkeypatch):
+    monkeypatch.setattr(referee, "N_RUNS", 4_000)
+
+
+def functions_of(module, *helpers):
+    """What a module of samplers defines, each with its name."""
+    own = {
+        name: value
+        for name, value in vars(module).items()
+        if callable(value) and value.__module__ in (module.__name__, "wrong_samplers")
+    }
+    return [pytest.param(own[name], id=name) for name in own if name not in helpers]
+
+
+RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
+WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "absolute", "is_one_hot", "legacy")
+REFUSED = functions_of(undecidable_samplers, "verify", "choice", "stored", "remembered", "rest_of")
+
+
+# ---------------------------------------------------------------- verdicts
+
 
 @pytest.mark.parametrize("rule", [verify, solutions.verify_7, verify_block, solutions.block_11])
-def test_a_right_rule_is_exact_and_keeps_what_it_should(rule):
+def test_a_right_rule_keeps_what_it_should(rule):
     result = prove(rule)
     assert result["verdict"] == "exact" and result["distance"] < 1e-7
     best = "kept_by_verify" if rule in (verify, solutions.verify_7) else "kept_at_most"
@@ -18,36 +52,169 @@ def test_a_right_rule_is_exact_and_keeps_what_it_should(rule):
         assert case["kept"] == pytest.approx(case[best], abs=1e-6)
 
 
-@pytest.mark.parametrize("loop", [solutions.speculative_9, solutions.cached_14])
+@pytest.mark.parametrize("rule", RIGHT)
+def test_a_right_rule_is_exact_however_it_is_written(rule):
+    result = prove(rule)
+    assert (result["verdict"], result["reason"]) == ("exact", None)
+    assert result["distance"] < 1e-6 and result["branches"] > 200
+
+
+@pytest.mark.oracle
+def test_a_right_rule_is_exact_in_torch():
+    pytest.importorskip("torch")
+    module = command.load(HERE / "right_torch.py")
+    for name in "batched exponential_race gumbel distributions own_torch_generator".split():
+        result = prove(getattr(module, name))
+        assert (name, result["verdict"], result["reason"]) == (name, "exact", None)
+
+
+def is_wrong(function, cases):
+    """Whether a case, tried alone, is enough to find it wrong."""
+    return any(prove(function, [case])["verdict"] == "wrong" for case in cases)
+
+
+@pytest.mark.parametrize("rule", WRONG)
+def test_a_wrong_rule_is_wrong(rule):
+    assert is_wrong(rule, RULE_CASES)
+
+
+@pytest.mark.parametrize("rule", REFUSED)
+def test_what_cannot_be_followed_is_never_exact(rule):
+    result = prove(rule)
+    assert result["verdict"] != "exact"
+    assert result["verdict"] == "wrong" or result["reason"]
+
+
+@pytest.mark.parametrize("loop", [*loops.RIGHT.values(), solutions.cached_14])
 def test_a_right_loop_is_exact_and_keeps_as_many_drafts_as_verify(loop):
     result = prove(loop)
-    assert result["verdict"] == "exact"
+    assert (result["verdict"], result["reason"]) == ("exact", None)
     for case in result["cases"]:
         assert case["kept"] == pytest.approx(case["kept_by_verify"], abs=1e-6)
+
+
+@pytest.mark.parametrize("name", loops.WRONG)
+def test_a_wrong_loop_is_wrong(name):
+    assert is_wrong(loops.WRONG[name], LOOP_CASES)
+
+
+def test_a_stale_cache_of_the_draft_is_exact_but_keeps_less():
+    result = prove(loops.STALE_DRAFT, [case for case in LOOP_CASES if case.name == "K = 4"])
+    assert result["verdict"] == "exact"
+    (case,) = result["cases"]
+    assert case["kept"] < case["kept_by_verify"] - 0.01
+
+
+# ---------------------------------------------------------------- what a verdict says
+
+
+def test_a_wrong_rule_is_shown_at_work():
+    result = prove(wrong_samplers.replacement_from_p)
+    first = result["cases"][0]
+    assert (first["p"], first["q"], first["K"]) == ([0.5, 0.3, 0.2], [0.2, 0.4, 0.4], 1)
+    wrong = first["first_wrong"]
+    assert (wrong["text"], wrong["right"]) == ([1], 0.3)
+    assert wrong["yours"] == pytest.approx(0.39)  # 0.30 accepted, 0.30 of the rejected 0.30
+    assert wrong["draws"][:2] == ["drafted 2 (0.40)", "coin of 0.5: no (0.50)"]
+
+
+def test_a_black_box_is_called_wrong_only_if_real_runs_agree(monkeypatch):
+    result = prove(wrong_samplers.one_coin_for_all)
+    (wrong,) = [
+        case["first_wrong"] for case in result["cases"] if "runs" in (case["first_wrong"] or {})
+    ]
+    assert wrong["z_right"] > 5 and abs(wrong["z_yours"]) < 4
+
+    # a wrong enumeration does not accuse: here the real runs are right
+    def box(draft, p, q):
+        coin = np.random.random() if referee.followed is None else 0.0
+        return verify(draft, p, q, None) if coin else right_samplers.legacy_numpy(draft, p, q)
+
+    monkeypatch.setattr(referee, "first_error", lambda yours, right, n: ((0,), 0.9, 0.5))
+    monkeypatch.setattr(referee, "total_variation", lambda yours, right: 0.4)
+    result = prove(box)
+    assert result["verdict"] == "undecidable" and "real runs" in result["reason"]
+
+
+def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
+    def box(draft, p, q):
+        for i, x in enumerate(draft):
+            if np.random.random() > 1.002 * p[i, x] / q[i, x]:
+                rest = right_samplers.rest_of(p[i], q[i])
+                return i, np.random.choice(len(rest), p=rest / rest.sum())
+        return len(draft), np.random.choice(p.shape[1], p=p[-1])
+
+    result = prove(box)
+    assert result["verdict"] == "undecidable" and "too little" in result["reason"]
+    assert result["distance"] > 1e-4
+
+
+def test_a_loop_that_returns_the_prompt_too_is_told_so():
+    def whole(target, draft_model, ids, n_tokens, K, sample, accept):
+        return ids + loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+
+    assert "the prompt" in prove(whole)["reason"]
+
+
+def test_what_is_written_beyond_n_tokens_does_not_count():
+    def long(target, draft_model, ids, n_tokens, K, sample, accept):
+        return loops.loop()(target, draft_model, ids, n_tokens + 1, K, sample, accept, None)
+
+    assert prove(long, [case for case in LOOP_CASES if case.name == "K = 2"])["verdict"] == "exact"
 
 
 def test_of_no_round_can_more_be_kept_than_by_block_verification():
     for case in RULE_CASES:
         assert drafts_kept(case, block=False) <= drafts_kept(case, block=True) + 1e-12
-
-
-def test_a_wrong_rule_is_shown_at_work():
-    def from_p(draft, p, q, sample, accept):
-        for i, x in enumerate(draft):
-            if not accept(p[i][x] / q[i][x]):
-                return i, sample(p[i])
-        return len(draft), sample(p[-1])
-
-    result = prove(from_p)
-    assert result["verdict"] == "wrong"
-    first = result["cases"][0]
-    assert (first["p"], first["q"], first["K"]) == ([0.5, 0.3, 0.2], [0.2, 0.4, 0.4], 1)
-    wrong = first["first_wrong"]
-    assert wrong["text"] == [1] and wrong["right"] == 0.3
-    assert wrong["draws"][0].startswith("drafted ")
+        law = list(round_law(case.target, case.draft_model, (), case.K, block=True))
+        assert sum(probability for _, probability in law) == pytest.approx(1)
 
 
 def test_any_run_can_be_examined():
     p = np.array([0.5, 0.25, 0.25])
     result = examine(lambda rng: ([rng.sample(p)], 1), lambda text: p, n_tokens=1)
     assert (result["distance"], result["kept"], result["branches"]) == (0, 0, 3)
+
+
+# ---------------------------------------------------------------- the command
+
+
+def run(*words):
+    done = python("main.py", "prove", *map(str, words))
+    assert "Traceback" not in done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_says_wrong_with_exit_code_1(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "print('loaded')\n"
+        "def verify(draft, p, q, sample, accept):\n"
+        "    print('called')\n"
+        "    return len(draft), sample(p[-1])\n"
+    )
+    code, out, _ = run(file)
+    assert code == 1 and out.startswith("verify: WRONG. Total variation distance 0.3000 ")
+    code, out, _ = run(file, "--json")
+    result = json.loads(out)
+    keys = "name verdict reason distance cases branches seconds".split()
+    assert code == 1 and list(result) == keys
+
+
+def test_the_command_says_exact_and_undecidable():
+    code, out, _ = run(HERE / "right_samplers.py:legacy_numpy")
+    assert code == 0 and out.startswith(f"legacy_numpy: EXACT in {len(RULE_CASES)} cases")
+    code, out, _ = run(HERE / "undecidable_samplers.py:raises")
+    assert code == 3 and "ZeroDivisionError" in out and "line " in out
+
+
+@pytest.mark.parametrize("words", [["none.py"], ["nothing"], [HERE / "own_loops.py:nix"], []])
+def test_bad_input_is_one_line(words):
+    code, out, err = run(*words)
+    assert (code, out) == (2, "") and err.startswith("error: ") and err.count("\n") == 1
+
+
+def test_a_file_that_raises_is_one_line(tmp_path):
+    (tmp_path / "bad.py").write_text("import nothing_of_this_name\n")
+    code, _, err = run(tmp_path / "bad.py")
+    assert code == 2 and "line 1" in err and err.count("\n") == 1

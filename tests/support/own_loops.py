@@ -1,0 +1,152 @@
+"""Loops: one right one, and parts to put in its place that are wrong. Data of test_prove.py."""
+
+from types import SimpleNamespace
+
+import numpy as np
+from wrong_samplers import rest_of, rule
+
+from exercises import solutions
+
+right_rule = rule()
+
+
+def loop(verify=right_rule, keep=lambda draft, n, token: [*draft[:n], token]):
+    """A loop with its accept/reject rule, and what it adds to the text after it."""
+
+    def speculative(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        text = []
+        while len(text) < n_tokens:
+            draft, q = [], []
+            for _ in range(min(K, n_tokens - len(text) - 1)):
+                q.append(draft_model(ids + text + draft)[-1])
+                draft.append(sample(q[-1]))
+            p = target(ids + text + draft)[-len(draft) - 1 :]
+            for token in keep(draft, *verify(draft, p, np.array(q), sample, accept)):
+                if len(text) < n_tokens:
+                    text.append(token)
+                if token == end:
+                    return text
+        return text
+
+    return speculative
+
+
+def first_draft_only(draft, p, q, sample, accept):
+    n, token = right_rule(draft[:1], p[:2], q, sample, accept)
+    return (len(draft), sample(p[-1])) if draft and n else (n, token)
+
+
+def residual_of_the_first_place(draft, p, q, sample, accept):
+    for i, x in enumerate(draft):
+        if not accept(p[i, x] / q[i, x]):
+            return i, sample(rest_of(p[0], q[0]))
+    return len(draft), sample(p[-1])
+
+
+def one_coin_for_the_product(draft, p, q, sample, accept):
+    ratios = [min(1, p[i, x] / q[i, x]) for i, x in enumerate(draft)]
+    if accept(np.prod(ratios)):
+        return len(draft), sample(p[-1])
+    return 0, sample(rest_of(p[0], q[0]))
+
+
+def counts_after_a_rejection(draft, p, q, sample, accept):
+    coins = [accept(p[i, x] / q[i, x]) for i, x in enumerate(draft)]
+    n = sum(coins)
+    return n, sample(p[-1] if n == len(draft) else rest_of(p[n], q[n]))
+
+
+def one_kept_at_most(draft, p, q, sample, accept):
+    n, token = right_rule(draft, p, q, sample, accept)
+    return (n, token) if n in (0, 1, len(draft)) else (1, token)
+
+
+def stops_verifying(after):
+    def verify(draft, p, q, sample, accept):
+        n, token = right_rule(draft[:after], p[: after + 1], q, sample, accept)
+        return (len(draft), sample(p[-1])) if n == after < len(draft) else (n, token)
+
+    return verify
+
+
+def ignores_the_end(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    return loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+
+
+WRONG = {
+    "a text goes on after its end": ignores_the_end,
+    "a rejection discards the accepted tokens, too": loop(
+        keep=lambda draft, n, token: [*draft[:n], token] if n == len(draft) else [token]
+    ),
+    "only the first draft is checked": loop(first_draft_only),
+    "the residual is that of place 0": loop(residual_of_the_first_place),
+    "one coin for the product of ratios": loop(one_coin_for_the_product),
+    "no correction after a partial acceptance": loop(
+        keep=lambda draft, n, token: draft[:n] if 0 < n < len(draft) else [*draft[:n], token]
+    ),
+    "counting goes on after a rejection": loop(counts_after_a_rejection),
+    "the rejected token is replaced in place": loop(
+        keep=lambda draft, n, token: [*draft[:n], token, *draft[n + 1 :]]
+    ),
+    "one is kept at most on a rejection": loop(one_kept_at_most),
+    "the third draft is not verified": loop(stops_verifying(2)),
+    "the fourth draft is not verified": loop(stops_verifying(3)),
+    "the bonus is left out": loop(keep=lambda draft, n, token: draft[:n] or [token]),
+}
+
+
+def cached(forget, feed_the_last=False):
+    """solutions.cached_14 with another way to forget what was rejected: forget(target's cache,
+    draft's cache, how many ids are certain, whether a draft was rejected).
+
+    feed_the_last: the target is fed the last token and the draft, whatever its cache holds
+    """
+
+    def speculative(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        caches = SimpleNamespace(ids=[]), SimpleNamespace(ids=[])
+        text, rejected = [], False
+        while len(text) < n_tokens:
+            forget(*caches, len(ids + text) - 1, rejected)
+            draft, q = [], []
+            for _ in range(min(K, n_tokens - len(text) - 1)):
+                unread = (ids + text + draft)[len(caches[1].ids) :] or (ids + text + draft)[-1:]
+                q.append(draft_model(unread, caches[1])[-1])
+                draft.append(sample(q[-1]))
+            n_known = len(ids + text) - 1 if feed_the_last and text else len(caches[0].ids)
+            p = target((ids + text + draft)[n_known:], caches[0])[-len(draft) - 1 :]
+            n, token = solutions.verify_7(draft, p, np.array(q), sample, accept)
+            rejected = n < len(draft)
+            for x in [*draft[:n], token]:
+                text.append(x)
+                if x == end:
+                    return text
+        return text
+
+    return speculative
+
+
+def right(target_cache, draft_cache, n_certain, rejected):
+    del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]
+
+
+def target_keeps_all(target_cache, draft_cache, n_certain, rejected):
+    del draft_cache.ids[n_certain:]
+
+
+def target_drops_one(target_cache, draft_cache, n_certain, rejected):
+    del draft_cache.ids[n_certain:]
+    if rejected:
+        del target_cache.ids[-1:]
+
+
+def draft_drops_one(target_cache, draft_cache, n_certain, rejected):
+    del target_cache.ids[n_certain:]
+    if rejected:
+        del draft_cache.ids[-1:]
+
+
+RIGHT = {"loop": loop(), "cached": cached(right)}
+WRONG["the target's cache keeps what was rejected"] = cached(target_keeps_all, feed_the_last=True)
+WRONG["the target's cache drops one token"] = cached(target_drops_one, feed_the_last=True)
+# of a stale draft model q is still what the drafts were sampled from: exact, but few are kept
+STALE_DRAFT = cached(draft_drops_one)

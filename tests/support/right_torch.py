@@ -1,0 +1,51 @@
+"""Exact rules in torch. Data of test_prove.py: each must be "exact"."""
+
+import torch
+import torch.nn.functional as F
+
+
+def first_rejection(draft, p, q, coin):
+    return next((i for i, x in enumerate(draft) if not coin(p[i, x] / q[i, x])), len(draft))
+
+
+def weights(draft, p, q, n):
+    return p[n] if n == len(draft) else (p[n] - q[n]).clamp(min=0)
+
+
+def batched(draft, p, q):
+    p, q, k = torch.tensor(p)[None], torch.tensor(q)[None], len(draft)
+    index = torch.tensor(draft)[None, :, None]
+    ratio = (p[:, :k].gather(2, index) / q.gather(2, index)).squeeze(-1)
+    rejected = torch.rand_like(ratio) >= ratio
+    n = int((rejected.cumsum(-1) == 0).sum())
+    row = F.relu(p[0, n] - q[0, n]) if n < k else p[0, k]
+    return n, torch.multinomial(row / row.sum(), num_samples=1)
+
+
+def exponential_race(draft, p, q):
+    p, q = torch.tensor(p, dtype=torch.float32), torch.tensor(q, dtype=torch.float32)
+    u = torch.empty(len(draft)).uniform_()
+    n = next((i for i, x in enumerate(draft) if u[i] > p[i, x] / q[i, x]), len(draft))
+    w = weights(draft, p, q, n)
+    return n, w.div_(torch.empty_like(w).exponential_()).argmax(dim=-1)
+
+
+def gumbel(draft, p, q):
+    p, q = torch.tensor(p), torch.tensor(q)
+    n = first_rejection(draft, p, q, lambda r: torch.rand(1).item() <= r)
+    logits = torch.log(weights(draft, p, q, n))
+    noise = torch.zeros_like(logits).uniform_(0, 1).clamp(min=1e-20)
+    return n, (logits - torch.log(-torch.log(noise))).argmax(-1).item()
+
+
+def distributions(draft, p, q):
+    p, q = torch.tensor(p), torch.tensor(q)
+    n = first_rejection(draft, p, q, lambda r: torch.bernoulli(r.clamp(max=1)).bool())
+    return n, torch.distributions.Categorical(weights(draft, p, q, n)).sample()
+
+
+def own_torch_generator(draft, p, q):
+    generator = torch.Generator()
+    p, q = torch.tensor(p).float(), torch.tensor(q).float()
+    n = first_rejection(draft, p, q, lambda r: torch.rand((), generator=generator) < r)
+    return n, weights(draft, p, q, n).multinomial(1, generator=generator)

@@ -1,0 +1,132 @@
+"""Rules with shared noise, seeds, state, endless loops. Data of test_prove.py: none may be "exact",
+raise or hang."""
+
+import os
+import random
+import secrets
+import sys
+import time
+
+import numpy as np
+from wrong_samplers import rest_of
+
+STORED = np.random.random(1000)
+STATE = {"n": 0, "coins": []}
+
+
+def verify(coin, pick):
+    def rule(draft, p, q):
+        for i, x in enumerate(draft):
+            if coin() >= p[i, x] / q[i, x]:
+                return i, pick(rest_of(p[i], q[i]))
+        return len(draft), pick(p[-1])
+
+    return rule
+
+
+def choice(w):
+    return np.random.choice(len(w), p=w)
+
+
+def stored():
+    STATE["n"] += 1
+    return STORED[STATE["n"] % 1000]
+
+
+def remembered():
+    """The coins of the first run, for ever."""
+    if len(STATE["coins"]) < 2:
+        STATE["coins"].append(random.random())
+    STATE["n"] += 1
+    return STATE["coins"][STATE["n"] % 2]
+
+
+def one_gumbel_row_for_all(draft, p, q):
+    noise = np.random.gumbel(size=p.shape[1])
+    for i, x in enumerate(draft):
+        if np.argmax(np.log(p[i]) + noise) != x:
+            return i, np.argmax(np.log(rest_of(p[i], q[i])) + noise)
+    return len(draft), np.argmax(np.log(p[-1]) + noise)
+
+
+def seeds(draft, p, q):
+    np.random.seed(0)
+    return verify(np.random.random, choice)(draft, p, q)
+
+
+def seeds_a_generator(draft, p, q):
+    rng = np.random.default_rng(0)
+    return verify(rng.random, lambda w: rng.choice(len(w), p=w))(draft, p, q)
+
+
+def seeds_python(draft, p, q):
+    rng = random.Random(7)
+    return verify(rng.random, choice)(draft, p, q)
+
+
+def ends_never(draft, p, q):
+    while True:
+        pass
+
+
+def draws_for_ever(draft, p, q, sample, accept):
+    while True:
+        sample(p[0])
+
+
+def swallows_everything(draft, p, q, sample, accept):
+    while True:
+        try:
+            sample(p[0])
+        except BaseException:
+            return 0, sample(p[0])
+
+
+def recursion(draft, p, q):
+    return recursion(draft, p, q)
+
+
+def raises(draft, p, q):
+    return 1 / 0
+
+
+def exits(draft, p, q):
+    sys.exit(0)
+
+
+def returns_nothing(draft, p, q):
+    pass
+
+
+def returns_no_token(draft, p, q):
+    return 0, 99
+
+
+def returns_too_many(draft, p, q):
+    return [0] * 20
+
+
+def returns_floats(draft, p, q):
+    return 0.5, 1.5
+
+
+def samples_no_distribution(draft, p, q, sample, accept):
+    return 0, sample(p[0] * 2)
+
+
+def accepts_nan(draft, p, q, sample, accept):
+    return 0 if accept(float("nan")) else 1, sample(p[0])
+
+
+def compares_two_numbers(draft, p, q):
+    return verify(lambda: float(np.random.random() < np.random.random()), choice)(draft, p, q)
+
+
+sampled_normally = verify(lambda: abs(np.random.normal()), choice)
+coins_of_the_clock = verify(lambda: time.perf_counter_ns() % 1000 / 1000, choice)
+coins_of_the_system = verify(lambda: int.from_bytes(os.urandom(4), "big") / 2**32, choice)
+coins_of_secrets = verify(lambda: secrets.randbelow(10**6) / 10**6, choice)
+coins_of_a_system_generator = verify(random.SystemRandom().random, choice)
+coins_in_turn = verify(stored, choice)
+coins_remembered = verify(remembered, choice)
+products = verify(lambda: random.random() * random.random(), choice)

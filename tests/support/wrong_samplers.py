@@ -1,0 +1,170 @@
+"""Rules that are not exact. Data of test_prove.py: each must be "wrong"."""
+
+import random
+
+import numpy as np
+
+
+def rest_of(p, q):
+    rest = np.maximum(p - q, 0)
+    return rest / rest.sum() if rest.sum() > 0 else p
+
+
+def rule(coin=lambda p, q, x: p[x] / q[x], replace=rest_of):
+    """The token rule with another coin, or another distribution of the replacement."""
+
+    def verify(draft, p, q, sample, accept):
+        for i, x in enumerate(draft):
+            if not accept(coin(p[i], q[i], x)):
+                return i, sample(replace(p[i], q[i]))
+        return len(draft), sample(p[-1])
+
+    return verify
+
+
+def cut(p, q):
+    rest = np.where(q > 0, np.maximum(p - q, 0), 0)
+    return rest / rest.sum() if rest.sum() > 0 else p
+
+
+def is_one_hot(q):
+    return q.max() == 1
+
+
+def absolute(p, q):
+    rest = abs(p - q)
+    return rest / rest.sum() if rest.sum() > 0 else p
+
+
+def without_the_rejected(draft, p, q, sample, accept):
+    for i, x in enumerate(draft):
+        if not accept(p[i, x] / q[i, x]):
+            rest = np.where(np.arange(len(p[i])) == x, 0, p[i])
+            return i, sample(rest / rest.sum() if rest.sum() > 0 else p[i])
+    return len(draft), sample(p[-1])
+
+
+replacement_from_p = rule(replace=lambda p, q: p)
+replacement_from_q = rule(replace=lambda p, q: q)
+residual_cut_to_the_support_of_q = rule(replace=cut)
+residual_of_absolute_values = rule(replace=absolute)
+residual_of_q_minus_p = rule(replace=lambda p, q: rest_of(q, p))
+greedy_replacement = rule(replace=lambda p, q: np.eye(len(p))[rest_of(p, q).argmax()])
+squared_residual = rule(replace=lambda p, q: rest_of(p, q) ** 2 / (rest_of(p, q) ** 2).sum())
+always_accepts = rule(coin=lambda p, q, x: 1.0)
+accepts_by_p = rule(coin=lambda p, q, x: p[x])
+ratio_turned_round = rule(coin=lambda p, q, x: q[x] / p[x] if p[x] else 1.0)
+root_of_the_ratio = rule(coin=lambda p, q, x: (p[x] / q[x]) ** 0.5)
+lenient = rule(coin=lambda p, q, x: 1.1 * p[x] / q[x])
+greedy_acceptance = rule(coin=lambda p, q, x: float(x == p.argmax()))
+accepts_where_p_is_larger = rule(coin=lambda p, q, x: float(p[x] >= q[x]))
+wrong_for_one_hot_q_only = rule(
+    replace=lambda p, q: p if is_one_hot(q) and not is_one_hot(p) else rest_of(p, q)
+)
+wrong_for_zeros_in_p_only = rule(coin=lambda p, q, x: max(p[x], 0.01) / q[x])
+wrong_for_five_tokens_only = rule(replace=lambda p, q: p if len(p) == 5 else rest_of(p, q))
+
+
+def wrong_at_the_fifth_draft_only(draft, p, q, sample, accept):
+    if len(draft) == 5 and accept(1.0):
+        return rule(replace=lambda a, b: p[4] if np.array_equal(a, p[4]) else rest_of(a, b))(
+            draft, p, q, sample, accept
+        )
+    return rule()(draft, p, q, sample, accept)
+
+
+def bonus_from_the_row_before(draft, p, q, sample, accept):
+    n, token = rule()(draft, p, q, sample, accept)
+    return (n, sample(p[n - 1])) if n == len(draft) else (n, token)
+
+
+def bonus_from_q(draft, p, q, sample, accept):
+    n, token = rule()(draft, p, q, sample, accept)
+    return (n, sample(q[-1])) if n == len(draft) else (n, token)
+
+
+def rows_of_the_first_draft(draft, p, q, sample, accept):
+    for i, x in enumerate(draft):
+        if not accept(p[0, x] / q[0, x] if q[0, x] else 1.0):
+            return i, sample(rest_of(p[i], q[i]))
+    return len(draft), sample(p[-1])
+
+
+def checks_only_the_first_draft(draft, p, q, sample, accept):
+    if not accept(p[0, draft[0]] / q[0, draft[0]]):
+        return 0, sample(rest_of(p[0], q[0]))
+    return len(draft), sample(p[-1])
+
+
+def counts_after_a_rejection(draft, p, q, sample, accept):
+    coins = [accept(p[i, x] / q[i, x]) for i, x in enumerate(draft)]
+    n = sum(coins)
+    return n, sample(p[-1] if n == len(draft) else rest_of(p[n], q[n]))
+
+
+def block_without_the_limit(draft, p, q, sample, accept):
+    P = [1.0]
+    for i, x in enumerate(draft):
+        P.append(P[-1] * p[i, x] / q[i, x])
+    for t in range(len(draft), -1, -1):
+        S = np.maximum(P[t] * p[t] - (q[t] if t < len(draft) else 0), 0).sum()
+        if t == 0 or accept(S / max(S + 1 - P[t], 1e-9)):
+            return t, sample(rest_of(P[t] * p[t], q[t]) if t < len(draft) else p[t])
+
+
+def block_with_the_residual_of_tokens(draft, p, q, sample, accept):
+    P = [1.0]
+    for i, x in enumerate(draft):
+        P.append(min(1.0, P[-1] * p[i, x] / q[i, x]))
+    for t in range(len(draft), -1, -1):
+        S = np.maximum(P[t] * p[t] - (q[t] if t < len(draft) else 0), 0).sum()
+        if P[t] == 1 or accept(S / (S + 1 - P[t])):
+            return t, sample(rest_of(p[t], q[t]) if t < len(draft) else p[t])
+
+
+# ---------------------------------------------------------------- with randomness of their own
+
+
+def one_coin_for_all(draft, p, q):
+    u = np.random.random()
+    n = next((i for i, x in enumerate(draft) if u > p[i, x] / q[i, x]), len(draft))
+    rest = rest_of(p[n], q[n]) if n < len(draft) else p[n]
+    return n, np.random.choice(len(rest), p=rest)
+
+
+def the_coin_also_chooses(draft, p, q):
+    """The number that rejected is large, and chooses the replacement."""
+    for i, x in enumerate(draft):
+        u = random.random()
+        if u >= p[i, x] / q[i, x]:
+            return i, int(np.searchsorted(rest_of(p[i], q[i]).cumsum(), u * 0.999999))
+    return len(draft), random.choices(range(p.shape[1]), p[-1])[0]
+
+
+def race_without_logarithm(draft, p, q):
+    for i, x in enumerate(draft):
+        if np.random.random() >= p[i, x] / q[i, x]:
+            return i, np.argmax(rest_of(p[i], q[i]) ** 2 / np.random.exponential(size=p.shape[1]))
+    return len(draft), np.random.choice(p.shape[1], p=p[-1])
+
+
+def integers_for_tokens(draft, p, q):
+    for i, x in enumerate(draft):
+        if random.random() >= p[i, x] / q[i, x]:
+            return i, int(random.random() * p.shape[1])
+    return len(draft), random.choices(range(p.shape[1]), p[-1])[0]
+
+
+def caught_errors(draft, p, q):
+    """Whatever it cannot do, it gives up; no `except` may hide that."""
+    try:
+        return legacy(draft, p, q)
+    except Exception:
+        return 0, 0
+
+
+def legacy(draft, p, q):
+    for i, x in enumerate(draft):
+        if np.random.rand() > p[i, x] / q[i, x]:
+            return i, np.random.choice(p.shape[1], p=p[i])
+    return len(draft), np.random.choice(p.shape[1], p=p[-1])
