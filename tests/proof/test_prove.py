@@ -85,7 +85,7 @@ def test_what_cannot_be_followed_is_never_exact(rule):
     assert result["verdict"] == "wrong" or result["reason"]
 
 
-@pytest.mark.parametrize("loop", [*loops.RIGHT.values(), solutions.cached_14])
+@pytest.mark.parametrize("loop", loops.RIGHT.values(), ids=loops.RIGHT)
 def test_a_right_loop_is_exact_and_keeps_as_many_drafts_as_verify(loop):
     result = prove(loop)
     assert (result["verdict"], result["reason"]) == ("exact", None)
