@@ -104,7 +104,7 @@ class Encoder:
     def __init__(
         self,
         vocabulary: dict[str, int],
-        merges: Iterable[tuple[str, str]],
+        merges: Iterable[tuple[str, ...]],
         ends: Iterable[int] | None = None,
         added: dict[str, int] | None = None,
     ):

@@ -104,14 +104,14 @@ def read_config(folder: Path) -> Config:
             )
     for field, (names, least, most) in NUMBERS.items():
         found = [values[name] for name in names if values.get(name) is not None]
-        if not found and "model_type" in values:
-            found = [getattr(SIZES["124M"], field)]  # as transformers does
-        if not found or type(found[0]) is not int or not least <= found[0] <= most:
-            value = found[0] if found else None
+        if "model_type" in values:
+            found.append(getattr(SIZES["124M"], field))  # what transformers takes by default
+        value = found[0] if found else None
+        if type(value) is not int or not least <= value <= most:
             raise ValueError(
                 f"{path}: {field} is {value!r}; expected a whole number from {least} to {most}"
             )
-        shape[field] = found[0]
+        shape[field] = value
     if shape["n_embd"] % shape["n_head"]:
         raise ValueError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
     if values.get("n_inner") not in (None, 4 * shape["n_embd"]):

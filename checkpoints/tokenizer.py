@@ -16,7 +16,7 @@ from gpt2 import Config
 
 MAX_PADDING = 1024  # rows of an embedding that are of no token; more are of another model
 
-Merges = list[tuple[str, str]]
+Merges = list[tuple[str, ...]]
 
 
 def load_encoder(folder: Path) -> Encoder:
@@ -119,22 +119,11 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 
 def read_merges(path: Path) -> Merges:
-    """Read the lines of a merges file, each the two tokens of a merge. Raises ValueError, which
-    names the line that is wrong.
-    """
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except ValueError as error:
-        raise ValueError(f"{path}: is not UTF-8 ({error}); fetch it again") from None
-    merges = []
-    for number, line in enumerate(lines, 1):
-        if line and not line.startswith("#version"):
-            left, _, right = line.partition(" ")
-            if not (left and right) or " " in right:
-                raise ValueError(
-                    f"{path}, line {number}: {line!r}: expected two tokens with a space between"
-                )
-            merges.append((left, right))
+    """Read a merges file: a line for each merge, of two tokens with a space between."""
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
+    if wrong := [pair for pair in merges if len(pair) != 2 or "" in pair]:
+        raise ValueError(f"{' '.join(wrong[0])!r} is no merge of two tokens")
     return merges
 
 

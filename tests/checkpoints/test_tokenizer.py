@@ -28,11 +28,11 @@ def store(folder, vocabulary, merges, **side_files):
 WRONG = {  # a merges file: what is said of it
     b"#version: 0.2\nt h\nq u\n": ": the vocabulary lacks 'qu'",
     b"zz a\n": ": the vocabulary lacks 'zz'",
-    b"#version: 0.2\nt h\n\nt h e\n": ", line 4: 't h e': expected two tokens",
-    b"the\n": ", line 1: 'the': expected two tokens",
-    b"t \n": ", line 1: 't ': expected two tokens",
-    b"t h\r\n  h\r\n": ", line 2: '  h': expected two tokens",
-    b"\xff\n": ": is not UTF-8",
+    b"#version: 0.2\nt h\n\nt h e\n": ": 't h e' is no merge of two tokens",
+    b"the\n": ": 'the' is no merge",
+    b"t \n": ": 't ' is no merge",
+    b"t h\r\n  h\r\n": ": '  h' is no merge",
+    b"\xff\n": ": 'utf-8' codec can't decode byte 0xff",
 }
 RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
 
