@@ -342,7 +342,7 @@ def start(models):
 
 def test_two_processes_that_fetch_the_same_end_with_whole_files(sources, models):
     """They write the same bytes to the same places; one renames them first."""
-    cut = {"cut": 9000, "stall": 0.3}
+    cut = {"cut": 20_000, "stall": 0.3}  # three or four attempts
     sources.behave = lambda path, first: cut if WEIGHTS in path else {}
     processes = [start(models) for _ in range(2)]
     ends = [process.communicate(timeout=60) for process in processes]
