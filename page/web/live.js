@@ -107,7 +107,8 @@ function begin(run) {
   Object.assign(words, run.words, run.other?.words);
   const byChance = [run, run.other].find(one => one && isByChance(one));
   showBase(run);
-  showMicroscope(byChance || run);
+  $("microscope").hidden = !byChance; // it is still to come
+  if (byChance) showMicroscope(byChance);
   $("chance").hidden = !run.other;
 }
 

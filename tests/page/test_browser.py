@@ -413,6 +413,7 @@ def test_the_first_turn_is_there_at_once_and_the_headline_when_all_are(new_page,
     page = new_page(serve(slow).server.address, reduced_motion="reduce")
     wait_for(page, "Boolean(state.base)")
     assert page.locator("#speedup b").inner_text() == "…" and page.evaluate("asking !== null")
+    assert page.locator("#microscope").is_hidden()  # of words drawn by chance, there are none yet
     step(page, 2)  # the round is there to be read
     assert page.locator("#line .slot .draft").count() == page.evaluate(
         "toldRound(state.base).round.accepted"
@@ -422,6 +423,7 @@ def test_the_first_turn_is_there_at_once_and_the_headline_when_all_are(new_page,
     wait_for(page, READY)
     assert "×" in page.locator("#speedup b").inner_text()
     assert page.locator("#question").inner_text() == question  # the reader is not disturbed
+    assert page.locator("#microscope").is_visible()
 
 
 def test_a_new_run_takes_the_place_of_the_old_and_an_error_leaves_it_stand_still(live):
@@ -536,11 +538,10 @@ def test_bars_keep_their_colours_where_colours_are_forced(saved):
     assert page.evaluate(colours) == plain and len({*plain}) > 5
     # underlined is what the large model writes itself, and nothing else
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    for kind, is_own in (("correction", True), ("draft", False)):
-        line = page.locator(f"#text .{kind}").first.evaluate(
-            "e => getComputedStyle(e).borderBottomColor"
-        )
-        assert (line != ground) == is_own
+    for kind, is_own in (("correction", True), ("draft", False), ("rejected", False)):
+        for group in (f"#text .{kind}", f"#lanes .together .{kind} .mark"):
+            line = page.locator(group).first.evaluate("e => getComputedStyle(e).borderBottomColor")
+            assert (line != ground) == is_own
 
 
 def test_each_colour_has_one_meaning(saved):
