@@ -155,7 +155,11 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
 
 
 def load(
-    name: str, drafts: list[str], models_dir: str, backend: str, weights: str
+    name: str,
+    drafts: list[str],
+    models_dir: str,
+    backend: str,
+    weights: Literal["checkpoint", "random"],
 ) -> tuple[Model, dict[str, Any], Encoder]:
     """Load a target and its drafts, {name: what make_drafter takes}, and their encoder."""
     sizes = [draft for draft in drafts if draft not in (NGRAM, *HEADS)]

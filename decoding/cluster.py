@@ -9,6 +9,7 @@ project, its models and the same packages.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -21,7 +22,10 @@ except ModuleNotFoundError as missing:
 
 TIMEOUT = 10  # seconds, for a scheduler to answer
 FIRST_WORKER = 60  # seconds, for its first worker to come
-TRIES = 3  # of an item whose worker dies
+SETTINGS = {
+    "distributed.scheduler.allowed-failures": 2,  # workers that an item may kill
+    "distributed.deploy.lost-worker-timeout": "1 day",  # to start one again, on a busy machine
+}
 
 
 @contextmanager
@@ -37,11 +41,13 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
         logging.getLogger(name).setLevel(logging.CRITICAL)
     kind, _, number = address.partition(":")
     with ExitStack() as stack:
-        stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES}))
+        stack.enter_context(dask.config.set(SETTINGS))
         try:
             where: Any = address
             if kind == "local":
                 n = int(number)
+                if n < 1:
+                    raise ValueError("no workers")
                 where = LocalCluster(n, threads_per_worker=1, dashboard_address=None)
                 stack.enter_context(where)
             client = stack.enter_context(Client(where, timeout=TIMEOUT))
@@ -53,9 +59,11 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
 
         def map_on_workers(function: Callable, items: Iterable) -> Iterator[Any]:
             try:
-                for future in client.map(function, list(items), pure=False, retries=TRIES):
+                for future in client.map(function, list(items), pure=False):
                     yield future.result()
             except KilledWorker as error:
                 raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
+            except CancelledError:
+                raise ValueError(f"--cluster {address}: the scheduler is gone") from None
 
         yield map_on_workers

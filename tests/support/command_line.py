@@ -172,10 +172,10 @@ def python(*words, environment=ENVIRONMENT):
     return subprocess.run([sys.executable, *words], cwd=ROOT, **options)
 
 
-def process(pair, *arguments, environment=(), **options):
+def process(pair, *arguments, environment=(), command=(), **options):
     """main.py in a process of its own: the finished process, its output as bytes."""
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
-    command = [*COMMAND, "--models_dir", str(pair), *arguments]
+    command = [*COMMAND, *command, "--models_dir", str(pair), *arguments]
     return subprocess.run(command, env=ENVIRONMENT | dict(environment), **options)
 
 
