@@ -1,5 +1,6 @@
-"""What is measured for these pages, made anew: python docs/pictures.py live race verify_cost"""
+"""The pictures of what is measured, made anew: python docs/pictures.py live race verify_cost ..."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and thread
 
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import Clocked, load_pair, timed
+from decoding.theory import speedup
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
 STYLE = """
@@ -220,6 +222,59 @@ def roofline(balance):
     return [(1, 1), (balance, 1), (1024, 1024 / balance)]
 
 
+# ---------------------------------------------------------------- drafts of several shapes
+
+DESIGN_STYLE = """
+.grid { stroke: var(--line); } circle { fill: var(--p); }
+polyline { fill: none; stroke: var(--q); stroke-width: 1.5px; stroke-dasharray: 3 4; }
+"""
+
+
+def draft_design():
+    """Draw the acceptance rates and costs of the table in draft_design.md, on lines of equal
+    expected speedup.
+    """
+    page = Path(__file__).with_name("draft_design.md").read_text(encoding="utf-8")
+    rows = re.findall(r"(?m)^\| (.+?) \| [\d,]+ \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|$", page)
+    x_of = lambda c: 70 + 560 * c / 0.12
+    y_of = lambda a: 380 - 320 * (a - 0.4) / 0.4
+    parts = ['<text x="20" y="30" class="title">How often accepted, and how dear?</text>']
+    for tenths in range(4, 9):
+        y = y_of(tenths / 10)
+        parts.append(f'<line class="grid" x1="70" x2="630" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="60" y="{y + 6:.1f}" class="soft end">0.{tenths}</text>')
+    for hundredths in range(0, 13, 2):
+        x = x_of(hundredths / 100)
+        parts.append(f'<text x="{x:.1f}" y="404" class="soft middle">{hundredths / 100:g}</text>')
+    parts.append('<text x="350" y="430" class="middle">c, passes of the target per token</text>')
+    parts.append('<text x="74" y="56">a, acceptance rate at T = 1</text>')
+    rates, costs = [a / 1000 for a in range(400, 801)], [c / 1000 for c in range(0, 121, 5)]
+    for tenths in range(12, 23, 2):
+        # of each cost the lowest rate with this speedup at the best K
+        points = [(c, next((a for a in rates if fastest(a, c) >= tenths / 10), 1)) for c in costs]
+        points = [(x_of(c), y_of(a)) for c, a in points if 0.4 < a < 0.8]
+        if points:
+            path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+            x, y = points[-1]
+            parts.append(f'<polyline points="{path}"/>')
+            parts.append(
+                f'<text x="{x + 6:.1f}" y="{y + 5:.1f}" class="soft small">{tenths / 10:g}</text>'
+            )
+    for i, (name, a, c) in enumerate(rows):
+        x, y = x_of(float(c)), y_of(float(a))
+        above = 30 if i == 0 else 12  # the first two names would meet
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
+        parts.append(f'<text x="{x:.1f}" y="{y - above:.1f}" class="middle">{escape(name)}</text>')
+    parts.append('<text x="680" y="80">dashed: equal speedup,</text>')
+    parts.append('<text x="680" y="102" class="soft small">by theory at the best K</text>')
+    write_picture("draft_design", "Drafts: acceptance rate against cost", 446, DESIGN_STYLE, parts)
+
+
+def fastest(a, c):
+    """The expected speedup at the best K, if each token of a draft adds 0.08 to the pass."""
+    return max(speedup(a, K, c, 1 + 0.08 * K) for K in range(1, 9))
+
+
 # ---------------------------------------------------------------- the live page
 
 
@@ -244,4 +299,6 @@ def live():
 
 if __name__ == "__main__":
     for picture in sys.argv[1:]:
-        {"live": live, "race": race, "verify_cost": verify_cost}[picture]()
+        {"live": live, "race": race, "verify_cost": verify_cost, "draft_design": draft_design}[
+            picture
+        ]()
