@@ -122,6 +122,9 @@ $("copy").addEventListener("click", async () => {
   $("copied").textContent = "copied";
 });
 
+// GitHub Pages fill the address of the repository in; elsewhere the links to it lead nowhere.
+for (const link of $("links").children) link.hidden = link.href.includes("OWNER");
+
 // ---------------------------------------------------------------- tables, buttons, sliders
 
 const swatch = kind => make("span.swatch." + kind);

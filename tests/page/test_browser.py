@@ -544,6 +544,17 @@ def test_bars_keep_their_colours_where_colours_are_forced(saved):
             assert (line != ground) == is_own
 
 
+def test_links_to_the_repository_show_where_its_address_is_filled_in(new_page, written):
+    path, _ = written()
+    links = lambda: page.locator("#links a:visible").all_inner_texts()
+    page = new_page(path.as_uri())
+    assert links() == ["Microscope", "Paper"]
+    published = path.with_name("published.html")
+    published.write_text(path.read_text().replace("OWNER/REPOSITORY", "you/name"))
+    page = new_page(published.as_uri())
+    assert links() == ["Microscope", "Code", "Docs", "Paper"]
+
+
 def test_each_colour_has_one_meaning(saved):
     """Accepted is green and a correction red, on bars, in texts and in the thousand draws."""
     page = saved(temperature=1.0)
