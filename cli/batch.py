@@ -14,6 +14,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.registry import MODELS_DIR
+from cli.command import print_note
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
 from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, load_pair
@@ -130,12 +131,14 @@ def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
     return len(lines)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
 def decode_jobs(
     models_dir: str, backend: str, download: bool, jobs: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
     same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
     """
+    warnings.showwarning = print_note  # type: ignore[assignment]
     settings = jobs[0]
     mode, draft_name = settings["mode"], settings["draft_model_size"]
     if mode == "autoregressive":

@@ -8,9 +8,11 @@ project, its models and the same packages.
 """
 
 import logging
+import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from multiprocessing import resource_tracker
 from typing import Any
 
 try:
@@ -26,6 +28,22 @@ SETTINGS = {
     "distributed.scheduler.allowed-failures": 2,  # workers that an item may kill
     "distributed.deploy.lost-worker-timeout": "1 day",  # to start one again, on a busy machine
 }
+
+
+@contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until this block ends, and does not reach the processes that it starts: they
+    would print tracebacks beside the one line of this one.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    resource_tracker.ensure_running()  # starting it lets SIGINT through again: do it first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -48,7 +66,13 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
                 n = int(number)
                 if n < 1:
                     raise ValueError("no workers")
-                where = LocalCluster(n, threads_per_worker=1, dashboard_address=None)
+                with interrupts_held():
+                    where = LocalCluster(
+                        n,
+                        threads_per_worker=1,
+                        dashboard_address=None,
+                        silence_logs=logging.CRITICAL,
+                    )
                 stack.enter_context(where)
             client = stack.enter_context(Client(where, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER)
@@ -65,5 +89,10 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
                 raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
             except CancelledError:
                 raise ValueError(f"--cluster {address}: the scheduler is gone") from None
+            except RuntimeError as error:
+                if "deserialization" not in str(error):
+                    raise
+                advice = "start it and its workers in this project's folder, with the same packages"
+                raise ValueError(f"--cluster {address}: it cannot read the job; {advice}") from None
 
         yield map_on_workers

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -171,18 +172,20 @@ def test_a_scheduler_that_is_not_there_is_one_line(write, monkeypatch, address):
     assert f"error: --cluster {address}: " in done.err and "expected local:N" in done.err
 
 
-@pytest.fixture
-def scheduler(tmp_path):
-    """(its process, its address) of a scheduler, with one worker that knows the project."""
+@contextmanager
+def scheduler(tmp_path, knows_the_project=True):
+    """(its process, its address) of a scheduler with one worker."""
     file = tmp_path / "scheduler.json"
     common = ["--scheduler-file", str(file), "--dashboard-address", ":0"]
     start = ["distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", "0", *common]
     worker = ["distributed.cli.dask_worker", "--nthreads", "1", *common]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     python = [sys.executable, "-m"]
+    folders = [ROOT, ROOT / "tests", ROOT / "tests" / "support"] if knows_the_project else []
+    quiet["env"] = ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(map(str, folders))}
     with (
         running([*python, *start], cwd=tmp_path, **quiet) as process,
-        running([*python, *worker], cwd=ROOT, env=ENVIRONMENT | {"PYTHONPATH": str(ROOT)}, **quiet),
+        running([*python, *worker], cwd=tmp_path, **quiet),
     ):
         limit = time.monotonic() + 60
         while not (file.exists() and file.read_text()):
@@ -191,10 +194,18 @@ def scheduler(tmp_path):
         yield process, json.loads(file.read_text())["address"]
 
 
-def test_a_scheduler_elsewhere(write, scheduler):
+def test_a_scheduler_elsewhere(write, tmp_path):
     _, expected = write("here")
-    done, found = write("there", f"--cluster={scheduler[1]}")
+    with scheduler(tmp_path) as (_, address):
+        done, found = write("there", f"--cluster={address}")
     assert done.code == 0 and found == expected
+
+
+def test_a_scheduler_without_the_project_is_one_line(write, tmp_path):
+    with scheduler(tmp_path, knows_the_project=False) as (_, address):
+        done, found = write("there", f"--cluster={address}")
+    assert (done.code, found, done.err.count("\n")) == (2, [], 1)
+    assert f"error: --cluster {address}: it cannot read the job; start it" in done.err
 
 
 def end(pid):
@@ -202,11 +213,12 @@ def end(pid):
     time.sleep(3600)
 
 
-def test_a_scheduler_that_disappears_is_one_line(write, scheduler, monkeypatch):
-    process, address = scheduler
-    monkeypatch.setattr(module, "decode_jobs", partial(ruined, partial(end, process.pid), ""))
+def test_a_scheduler_that_disappears_is_one_line(write, tmp_path, monkeypatch):
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
-    done, found = write("there", f"--cluster={address}")
+    with scheduler(tmp_path) as (process, address):
+        ruin = partial(end, process.pid)
+        monkeypatch.setattr(module, "decode_jobs", partial(ruined, ruin, ""))
+        done, found = write("there", f"--cluster={address}")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert f"error: --cluster {address}: " in done.err
     monkeypatch.setattr(module, "decode_jobs", WRITTEN)
