@@ -80,6 +80,7 @@ def at_times_certain(text: Text) -> np.ndarray:
 # ---------------------------------------------------------------- the cases
 
 P, Q, BONUS = [0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.2, 0.3, 0.5]
+nearly_equal = rows([0.495, 0.2525, 0.2525], [0.9, 0.09 - 2**-11, 0.01 + 2**-11])
 P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
 
 
@@ -94,6 +95,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("zeros in q", rows(P, BONUS, P), rows([0.25, 0.75, 0], [0, 0.3, 0.7]), 2),
     rule_case("one-hot q", rows(P, BONUS, P), rows([0, 1, 0], [0, 0, 1]), 2),
     rule_case("one-hot p", rows([0, 1, 0], [1, 0, 0], [0, 0, 1]), rows(Q, P), 2),
+    rule_case("nearly equal", rows([0.5, 0.25, 0.25], [0.9, 0.09, 0.01], P), nearly_equal, 2),
     rule_case("temperature 0, right drafts", counting(1), counting(1), 3),
     rule_case("temperature 0, wrong drafts", counting(1), counting(2), 3),
     rule_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), 2),

@@ -55,9 +55,7 @@ class Branch:
     choices: list[Choice] = field(default_factory=list)
     probability: float = 1.0
     problem: str = ""
-    # of symbolic numbers (noise.py): whether there were any, and what each generator has given
-    symbolic: bool = False
-    tapes: dict[Any, list] = field(default_factory=dict)
+    symbolic: bool = False  # whether there were symbolic numbers (noise.py)
 
     def stop(self, problem: str):
         """Raise Undecidable, and remember it: the examined code may have a bare `except`."""

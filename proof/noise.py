@@ -208,12 +208,13 @@ class Number:
     def __ne__(self, t):
         return by_number(lambda t: t is not self, t)
 
-    __hash__ = object.__hash__
+    def __hash__(self):
+        branch().stop("the hash of a random number")
 
     def __int__(self):
         ends = [self.at(self.atom.lo), self.at(self.atom.hi)]
-        if min(ends) < 0 or max(ends) > 1000:
-            branch().stop("int() of a random number below 0 or above 1,000")
+        if min(ends) < 0 or max(ends) > 100:
+            branch().stop("int() of a random number below 0 or above 100")
         first, last = int(min(ends)), math.ceil(max(ends))
         points = [self.of(n) for n in range(first + 1, last)]
         return first + self.atom.split(sorted(points), "whole number", self.rising)
@@ -309,45 +310,32 @@ def log_probability(number: Number, t: float, below: bool) -> float:
 
 
 class Source:
-    """A random number generator in place of a real one. While nothing is enumerated, it calls the
-    real one. Two with the same seed give the same numbers.
+    """A random number generator in place of a real one, which it calls while nothing is enumerated.
+
+    To seed, copy or rewind it during a run would give the same numbers again: that is refused.
     """
 
     def __init__(self, real: Any, followed: dict[str, Callable]):
-        self._real, self._followed, self._branch = real, followed, None
-        if enumeration.current:
-            self._start(repr(state_of(real)))
-
-    def _start(self, key: Any):
-        self._branch, self._tape, self._n = branch(), branch().tapes.setdefault(key, []), 0
-
-    def _draw(self) -> Number:
-        if self._branch is not enumeration.current:  # it has been made before this run
-            self._start(self)
-        if self._n == len(self._tape):
-            self._tape.append(Atom())
-        self._n += 1
-        return Number(self._tape[self._n - 1])
+        self._real, self._followed = real, followed
 
     def __getattr__(self, name: str) -> Any:
         def call(*args, **kwargs):
             if not enumeration.current:
                 return getattr(self._real, SYNONYMS.get(name, name))(*args, **kwargs)
-            if name == "seed":
-                return self._start(repr(args))
             if name not in self._followed:
                 branch().stop(f"the random numbers of {name} are not followed")
-            return self._followed[name](self._draw, *args, **kwargs)
+            return self._followed[name](lambda: Number(Atom()), *args, **kwargs)
 
         if name.startswith("__") or not callable(getattr(self._real, name, call)):
+            if enumeration.current:
+                branch().stop(f"it uses {name} of a random number generator")
             return getattr(self._real, name)
         return call
 
-
-def state_of(real: Any) -> Any:
-    if hasattr(real, "bit_generator"):
-        return real.bit_generator.state
-    return real.getstate() if hasattr(real, "getstate") else real.get_state()
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if enumeration.current:
+            branch().stop("it copies a random number generator while it runs")
+        return super().__reduce_ex__(protocol)
 
 
 def shape(size: Any, *parameters: Any) -> Any:
@@ -475,6 +463,8 @@ def factory(real: Any, followed: dict) -> Any:
     def make(*args, **kwargs):
         if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
             return args[0]
+        if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
+            branch().stop("it seeds its random numbers while it runs: make the generator before")
         return Source(real(*args, **kwargs), followed)
 
     if isinstance(real, type):  # it stays a class

@@ -25,6 +25,7 @@ PLAIN = set(
     "dim size numel stride len is_contiguous ndimension is_floating_point hash element_size "
     "is_complex nelement get_device".split()
 )
+PROPERTIES = set("shape dtype device ndim layout requires_grad is_cuda is_sparse".split())
 ONE = {"log": np.log, "exp": np.exp, "neg": np.negative, "log1p": np.log1p, "sqrt": np.sqrt}
 ONE |= {"negative": np.negative, "reciprocal": lambda x: 1.0 / x}
 TWO = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "add", "sub", "mul")}
@@ -80,7 +81,7 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     name = function.__name__
     base = name.strip("_")
     noise = next((x for x in args if isinstance(x, (Noise, Number))), None)
-    if name == "__get__" or base in PLAIN:
+    if base in PLAIN or name == "__get__" and function.__self__.__name__ in PROPERTIES:
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **kwargs)
     if noise is None or kwargs.get("out") is not None:
@@ -132,7 +133,9 @@ def uniform_cells(draw: Callable, tensor: torch.Tensor) -> Any:
     return np.asarray(fill(draw, tuple(tensor.shape)), object)
 
 
-def rand(draw, *size, dtype=None, generator=None, **kwargs):
+def rand(draw, *size, dtype=None, generator=None, out=None, **kwargs):
+    if out is not None:
+        branch().stop("random numbers are written into `out`")
     like = REAL["empty"](*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
     return noise_of(uniform_cells(draw, like), like.dtype)
 
@@ -151,6 +154,8 @@ def exponential_(draw, self, lambd=1.0, generator=None):
 
 
 def multinomial(draw, p, num_samples, replacement=False, generator=None, out=None):
+    if out is not None:
+        branch().stop("random numbers are written into `out`")
     REAL["multinomial"](p, num_samples, replacement)  # raises what torch raises
     drawn = []
     for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
@@ -177,17 +182,24 @@ def randint(draw, low, high, size=None, **kwargs):
 REAL = {"empty": torch.empty, "multinomial": torch.multinomial}
 FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
-REFUSED = "randn randn_like randint_like randperm normal poisson manual_seed seed".split()
+SEEDING = "manual_seed seed set_rng_state".split()
+REFUSED = ["randn", "randn_like", "randint_like", "randperm", "normal", "poisson", *SEEDING]
 REFUSED_METHODS = "normal_ random_ bernoulli_ geometric_ log_normal_ cauchy_".split()
 
 
 class Seeded(torch.Generator):
-    """A generator that says so if code seeds it while it runs."""
+    """A generator that says so if code seeds or rewinds it while it runs."""
 
     def manual_seed(self, seed):
+        return self.unless_followed(super().manual_seed, seed)
+
+    def set_state(self, state):
+        return self.unless_followed(super().set_state, state)
+
+    def unless_followed(self, method, argument):
         if enumeration.current:
             branch().stop("it seeds torch while it runs")
-        return super().manual_seed(seed)
+        return method(argument)
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
@@ -195,6 +207,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield torch, "Generator", Seeded
     for owner, followed, refused in (
         (torch, FOLLOWED, REFUSED),
+        (torch.random, {}, SEEDING),
         (torch.Tensor, METHODS, REFUSED_METHODS),
     ):
         real = {name: getattr(owner, name) for name in [*followed, *refused]}

@@ -1,6 +1,7 @@
 """Rules with shared noise, seeds, state, endless loops. Data of test_prove.py: none may be "exact",
 raise or hang."""
 
+import copy
 import os
 import random
 import secrets
@@ -130,3 +131,14 @@ coins_of_a_system_generator = verify(random.SystemRandom().random, choice)
 coins_in_turn = verify(stored, choice)
 coins_remembered = verify(remembered, choice)
 products = verify(lambda: random.random() * random.random(), choice)
+copies_a_generator = verify(lambda: copy.deepcopy(np.random.default_rng()).random(), choice)
+hashes = verify(lambda: hash(random.random()) % 997 / 997, choice)
+sorted_coins = verify(lambda: sorted([random.random(), random.random()])[1] * 1.0, choice)
+means = verify(lambda: (random.random() + random.random()) / 2, choice)
+
+
+def rewinds(draft, p, q):
+    state = random.getstate()
+    result = verify(random.random, choice)(draft, p, q)
+    random.setstate(state)
+    return result
