@@ -1,8 +1,8 @@
-"""Fourteen exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
+"""Eleven exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
 
-    python -m pytest exercises                  # all
-    python -m pytest exercises -k residual_3    # one
-    python main.py --rule exercises.mine        # your rule at work, on real models
+    python -m pytest exercises                       # all
+    python -m pytest exercises -k residual_3         # one
+    python main.py prove exercises/mine.py:verify_7  # a rule or loop before the referee
 
 They stand in the order in which they build on each other; the numbers are only names. p is the
 target's distribution and q the draft model's, both arrays [n_vocab] that sum to 1. Make every
@@ -19,13 +19,6 @@ def temperature_2(logits, temperature):
     the largest logit has probability 1; of several, the first.
 
     Logits of 1e4 must not overflow. Leave `logits` as they are.
-    """
-    raise NotImplementedError
-
-
-def acceptance_1(p, q):
-    """The largest probability with which a rule can keep a token sampled from q, if the token that
-    it returns has the distribution p. Some tokens may have p(x) = 0, q(x) = 0, or both.
     """
     raise NotImplementedError
 
@@ -121,17 +114,6 @@ def two_drafts_10(p, q, sample, accept):  # sample(p) -> token, accept(r) -> boo
     raise NotImplementedError
 
 
-def siblings_12(target, draft_model, ids, sample, accept):
-    """Run one round with a small tree: two siblings for the first place, and one child below each.
-    Return a list: the accepted tokens of the tree, two at most, then one token of the target's own.
-
-    The models, as in speculative_9: ids -> [len(ids), n_vocab]. The two siblings are different
-    tokens: the second is sampled from the draft model's distribution without the first token,
-    if that leaves any token. Verify them in turn. The text has the target's distribution.
-    """
-    raise NotImplementedError
-
-
 def block_11(draft, p, q, sample, accept):
     """Verify k drafted tokens as a block. Return (how many of them are accepted, the token that
     follows). The arguments are those of verify_7: draft [k], p [k + 1, n_vocab], q [k, n_vocab],
@@ -152,13 +134,5 @@ def drafter_13(n_vocab, sample):
     text each time, and returns a list of up to k tokens and q, an array [number of tokens,
     n_vocab]: row i is the distribution that token i was sampled from. A token that was chosen
     without chance has a one-hot row; sample(q) -> token makes random ones.
-    """
-    raise NotImplementedError
-
-
-def nucleus_4(p, top_p):
-    """The distribution p, [n_vocab], cut down to its nucleus, and scaled to sum to 1. The nucleus
-    is the fewest tokens, likeliest first, whose probabilities sum to top_p or more. Of equally
-    likely tokens, the lower ids come first.
     """
     raise NotImplementedError

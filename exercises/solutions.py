@@ -19,12 +19,6 @@ def temperature_2(logits, temperature):
     return weights / weights.sum()
 
 
-def acceptance_1(p, q):
-    """The largest probability with which an exact rule can keep a token sampled from q."""
-    # Sum q(x) min(1, p(x) / q(x)) over x; inside the sum, q(x) can be multiplied in.
-    return np.minimum(p, q).sum()
-
-
 def residual_3(p, q):
     """The distribution of the token that replaces a rejected one: norm(max(0, p - q)), or p if
     p = q.
@@ -142,29 +136,6 @@ def two_drafts_10(p, q, sample, accept):  # sample and accept as in one_token_6
     return sample(p), False
 
 
-def siblings_12(target, draft_model, ids, sample, accept):
-    """Run a round with two siblings and a child below each. Returns its 1 to 3 tokens, a list.
-
-    target, draft_model: functions, ids -> [len(ids), n_vocab]
-    """
-    p, q = target(ids)[-1], draft_model(ids)[-1]
-    for _ in range(2):
-        x = sample(q)
-        if accept(p[x] / q[x]):
-            # Below the accepted sibling there is one child; if it is accepted, a bonus follows.
-            p, q = target(ids + [x])[-1], draft_model(ids + [x])[-1]
-            child, accepted = one_token_6(p, q, sample, accept)
-            bonus = [sample(target(ids + [x, child])[-1])] if accepted else []
-            return [x, child, *bonus]
-        p = residual_3(p, q)
-        # The second sibling is another token, if the draft model has one.
-        q = np.where(np.arange(len(q)) == x, 0, q)
-        if not q.any():
-            break
-        q = q / q.sum()
-    return [sample(p)]
-
-
 def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
     """Verify draft tokens as a block. Returns (number accepted, token that follows). The
     arguments are those of verify_7; sample(p) -> token, accept(r) -> bool
@@ -214,18 +185,3 @@ class AfterTheSame:
             q = np.vstack([q, counts / counts.sum()])
             draft.append(self.sample(q[-1]))
         return draft, q
-
-
-def nucleus_4(p, top_p):
-    """The nucleus of p, [n_vocab]: its likeliest tokens that together reach top_p, scaled to sum
-    to 1.
-    """
-    likeliest_first = np.argsort(-p, kind="stable")
-    reached = p[likeliest_first].cumsum()
-    # Keep one token more than the sums below top_p; rounding can leave even the last sum below it.
-    n_kept = 1 + np.count_nonzero(reached[:-1] < top_p)
-    # A token is an index, so each probability keeps its place.
-    nucleus = np.zeros_like(p)
-    kept = likeliest_first[:n_kept]
-    nucleus[kept] = p[kept]
-    return nucleus / nucleus.sum()
