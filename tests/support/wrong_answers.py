@@ -371,10 +371,6 @@ WRONG = {
         ),
         "more than k": ("expected at most", always_1(lambda n, k: one_hot(n, k + 1))),
         "drops a token for what it is": ("q is not", drafter(drops_a_token)),
-        "a choice of its own": (
-            "q is not",
-            drafter(lambda n, sample, ids, k: ([random.randrange(n)] * k, np.eye(n)[[0] * k])),
-        ),
         "no q": ("TypeError", always_1(lambda n, k: None)),
         "nothing": ("AttributeError", lambda n_vocab, sample: None),
     },
