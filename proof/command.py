@@ -13,7 +13,7 @@ from typing import Any
 
 from proof import prove as referee
 from proof.enumerate import describe_error
-from proof.noise import followed
+from proof.follow import followed
 
 EXIT_CODES = {"exact": 0, "wrong": 1, "undecidable": 3}
 ADAPTERS = Path(__file__).parent.parent / "docs" / "referee"  # of known programs

@@ -17,9 +17,7 @@ Everything else raises Undecidable, which says what it was.
 
 import math
 import random
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -474,23 +472,3 @@ def factory(real: Any, followed: dict) -> Any:
 
 def for_numbers(real: Callable, name: str) -> Callable:
     return lambda x, *rest: getattr(x, name)() if isinstance(x, Number) else real(x, *rest)
-
-
-@contextmanager
-def followed() -> Iterator[None]:
-    """Context manager: replace the sources of random numbers, so that a run can be enumerated."""
-    found = list(replacements())
-    if torch := sys.modules.get("torch"):
-        from proof import noise_torch
-
-        torch.set_num_threads(1)  # of tensors this small: 15 times faster
-        found += noise_torch.replacements()
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
-    try:
-        for owner, name, value in found:
-            setattr(owner, name, value)
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        for owner, name, value in reversed(originals):
-            setattr(owner, name, value)

@@ -27,7 +27,8 @@ from proof.enumerate import (
     format_row,
     total_variation,
 )
-from proof.noise import NUMPY, Source, followed
+from proof.follow import followed
+from proof.noise import NUMPY, Source
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 AFTER_WRONG = 10_000  # branches at most, once a case is wrong

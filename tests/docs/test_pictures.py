@@ -12,8 +12,8 @@ from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
 from proof.enumerate import distribution
+from proof.follow import followed
 from proof.mistakes import MISTAKES, making, sample_and_keep
-from proof.noise import followed
 from sampling import SamplingParams, residual, verify
 from utils import load_models
 

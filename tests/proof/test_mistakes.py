@@ -8,6 +8,7 @@ from command_line import ROOT, embedded
 
 import sampling
 from proof.enumerate import distribution
+from proof.follow import followed
 from proof.mistakes import (
     MISTAKES,
     Mistake,
@@ -17,7 +18,6 @@ from proof.mistakes import (
     sample_again,
     sample_and_keep,
 )
-from proof.noise import followed
 from sampling import NeuralDrafter, Rng
 
 EXACT = 1e-12

@@ -2,7 +2,6 @@
 is {exercise: {what is unusual: answer}}.
 """
 
-import random
 from types import FunctionType, SimpleNamespace
 
 import numpy as np
