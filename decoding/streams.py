@@ -15,16 +15,11 @@ import numpy as np
 class Purpose(IntEnum):
     """What a stream is for. After the colon of each comment: the `numbers` given to `stream`."""
 
-    TEXT = 1  # tokens and coins of one of several texts: its prompt, the repeat
+    TEXT = 1  # tokens and coins of a text of the benchmark: its batch, the repeat, its number
     SHARED_NOISE = 2  # the noise that draft and target share: the position
-    ROUND = 3  # tokens and coins of one round: the position of its first token
-    REPLAY = 4  # coins of a replayed text: its number in the log
-    VERDICT = 5  # verdicts by --synthetic_acceptance: the prompt, the repeat
-    ORDER_OF_RUNS = 6  # order of the runs after one prompt: the prompt, the repeat
+    VERDICT = 5  # verdicts by --synthetic_acceptance: the batch, the repeat
     ORDER_OF_TURNS = 7
-    RANDOM_PROMPTS = 8
     WEIGHTS = 9  # weights that training begins with
-    TIMING = 10  # tokens and coins of what is only timed
     PASSAGES = 11  # places of the passages of a training step: the step
     VALIDATION = 12  # places of the passages of a validation: the batch
     WRITTEN = 13  # texts that a training step takes from those the target wrote: the step
@@ -32,9 +27,9 @@ class Purpose(IntEnum):
     CONTINUATIONS = 15  # noise of the target's samples: the batch
 
 
-def stream(purpose, seed, *numbers):
+def stream(purpose: Purpose, seed: int, *numbers: int) -> np.random.SeedSequence:
     """The SeedSequence of one stream, a seed for numpy.random.default_rng or sampling.Rng.
 
-    purpose: a Purpose; seed: int; numbers: ints that tell apart the streams of one purpose
+    numbers: these tell apart the streams of one purpose
     """
     return np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))

@@ -290,10 +290,10 @@ class Medusa(nn.Module):
 
     def __init__(self, target: Config, n_heads: int):
         super().__init__()
-        heads = (GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_heads))
-        self.heads = nn.ModuleList(heads)
-        for head in self.heads:  # at first every head gives the target's own logits
+        heads = [GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_heads)]
+        for head in heads:  # at first every head gives the target's own logits
             nn.init.zeros_(head.c_proj.weight)
+        self.heads = nn.ModuleList(heads)
 
     def draft_logits(self, ids, offset, hidden, teacher):
         """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
@@ -314,6 +314,14 @@ def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -
     """Make a GPT2 with random weights and the vocabulary size of a model's folder."""
     seed_weights(seed)
     return GPT2(Config(load_encoder(folder).n_vocab, N_CTX, n_embd, n_head, n_layer))
+
+
+def read_layers(text: str, config: Config) -> list[int]:
+    """Read indices of layers such as "0,2". Raises ValueError if the model has no such layer."""
+    layers = [int(layer) for layer in text.split(",") if layer]
+    if unknown := [layer for layer in layers if not 0 <= layer < config.n_layer]:
+        raise ValueError(f"layer {unknown[0]}: expected 0 to {config.n_layer - 1}")
+    return layers
 
 
 def keep_layers(tensors: dict[str, np.ndarray], layers: list[int]) -> dict[str, np.ndarray]:
@@ -409,8 +417,8 @@ def distillation_losses(teacher: GPT2, keep: bool = False) -> tuple[Loss, Loss]:
             kept[key] = hidden.half()
         return hidden
 
-    distances = kullback_leibler, total_variation
-    return tuple(partial(distillation_loss, teacher, read, distance) for distance in distances)
+    loss_of = partial(distillation_loss, teacher, read)
+    return partial(loss_of, kullback_leibler), partial(loss_of, total_variation)
 
 
 # ---------------------------------------------------------------- a run
@@ -455,7 +463,8 @@ class Muon(torch.optim.Optimizer):
 
 def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
     """Make [Muon, AdamW]: the one moves the matrices, the other embeddings, norms and biases."""
-    matrices, others = [], []
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
     for name, p in model.named_parameters():
         is_embedding = name.endswith(("wte.weight", "wpe.weight"))
         (matrices if p.ndim == 2 and not is_embedding else others).append(p)
@@ -511,11 +520,12 @@ class Run:
         checkpoint and print the losses. losses: of the two halves; n_ctx: of the target
         """
         optimizers, step, steps = new_optimizers(model, self.learning_rate), 0, self.steps
+        resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
         if self.checkpoint.exists():
             saved = torch.load(self.checkpoint, weights_only=True)
             step = saved["step"]
-            for part, state in zip([model, *optimizers], saved["states"]):
-                part.load_state_dict(state)
+            for one, state in zip(resumed, saved["states"]):
+                one.load_state_dict(state)
         bar = tqdm(total=steps, initial=step, desc=self.name, mininterval=5)
         while step < steps:
             loss_of = losses[step >= steps // 2]
@@ -533,7 +543,7 @@ class Run:
             step += 1
             bar.update()
             if step % STEPS_PER_CHECKPOINT == 0 or step == steps:
-                states = [part.state_dict() for part in (model, *optimizers)]
+                states = [one.state_dict() for one in resumed]
                 part = self.checkpoint.with_suffix(".part")
                 part.parent.mkdir(parents=True, exist_ok=True)
                 torch.save({"step": step, "states": states}, part)
@@ -606,11 +616,11 @@ def target(
     source = MODELS / (start or target_model_size)  # of the vocabulary, at least
     if start:
         config, tensors = read_config(source), read_tensors(source)
-        if layers := [int(layer) for layer in grow.split(",") if layer]:
+        if layers := read_layers(grow, config):
             rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
             tensors = grow_tensors(tensors, layers, rng, noise=0.02)
-            double = {"n_embd": 2 * config.n_embd, "n_head": 2 * config.n_head}
-            config = replace(config, **double, n_layer=len(layers))
+            width, n_head = 2 * config.n_embd, 2 * config.n_head
+            config = replace(config, n_embd=width, n_head=n_head, n_layer=len(layers))
         model = GPT2(config, tensors)
     else:
         model = new_model(source, *TARGET_SHAPE, seed)
@@ -668,7 +678,7 @@ def draft(
             read_config(MODELS / start),
             read_tensors(MODELS / start),
         )
-        kept = [int(layer) for layer in layers.split(",") if layer] or [*range(config.n_layer)]
+        kept = read_layers(layers, config) or [*range(config.n_layer)]
         model = GPT2(replace(config, n_layer=len(kept)), keep_layers(tensors, kept))
         if not layers:
             losses = losses[1], losses[1]  # it knows enough for total variation
@@ -733,6 +743,7 @@ def head(
     folder = MODELS / target_model_size
     config, notes = read_config(folder), {"target": sha256_of(weights_files(folder))}
     seed_weights(seed)
+    module: nn.Module
     if kind == "eagle":
         module, learning_rate, tokens_per_step = Eagle(config, EAGLE_WIDTH, EAGLE_HEADS), 3e-3, 4096
         notes["n_head"] = str(EAGLE_HEADS)  # which no shape of a tensor tells

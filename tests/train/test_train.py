@@ -292,6 +292,12 @@ def test_keeping_layers_keeps_what_they_compute(folder):
         assert np.array_equal(array, tensors[name.replace("h.0.", "h.1.")])
 
 
+def test_a_layer_that_is_not_there_is_refused():
+    assert train.read_layers("", TINY) == [] and train.read_layers("1,0", TINY) == [1, 0]
+    with pytest.raises(ValueError, match="layer 2: expected 0 to 1"):
+        train.read_layers("0,2", TINY)
+
+
 def test_one_line_where_a_package_is_missing():
     code = "import sys; sys.modules['torch'] = None; import train.train"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
