@@ -21,8 +21,8 @@ from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from cli.output import new_file, require_new
 from cli.prompts import STORIES, read_prompts
-from decoding.decode import NGRAM
-from decoding.heads import HEADS, load_head
+from decoding.decode import HEADS, NGRAM
+from decoding.heads import load_head
 from encoder import Encoder
 from gpt2 import Model
 from sampling import RULES, SamplingParams

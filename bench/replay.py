@@ -15,8 +15,7 @@ from bench.table import markdown_table, number
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
-from decoding.decode import NGRAM
-from decoding.heads import HEADS
+from decoding.decode import HEADS, NGRAM
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Model

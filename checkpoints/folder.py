@@ -6,12 +6,12 @@ import math
 import re
 import warnings
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 
 from checkpoints.files import first_of, read_json
-from checkpoints.formats import pytorch, safetensors, tf_checkpoint
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
@@ -22,11 +22,8 @@ WEIGHTS = (  # the preferred first
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-READERS = {  # {ending: function that reads the tensors of a file}
-    ".safetensors": safetensors.read_table,
-    ".bin": pytorch.read_table,
-    ".index": tf_checkpoint.read_table,
-}
+# {ending: the module of checkpoints/formats/ that reads such a file, imported when one is there}
+READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_checkpoint"}
 SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
 CONFIGS = ("config.json", "hparams.json")
 PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
@@ -71,6 +68,8 @@ def weights_files(folder: Path) -> list[Path]:
     indexes = indexes or [path.stem for path in folder.glob("*.index")] or ["model.ckpt"]
     path = first_of(folder, *WEIGHTS, *(f"{name}.index" for name in indexes))
     if path.suffix == ".index":
+        from checkpoints.formats import tf_checkpoint  # here: few folders have one
+
         return [path, tf_checkpoint.data_of(path)]
     if path.suffix != ".json":
         return [path]
@@ -139,7 +138,9 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     stored: dict[str, Tensor] = {}
     for path in weights_files(folder):
         first_of(folder, path.name)  # raises ValueError if it is missing
-        stored |= READERS[path.suffix](path) if path.suffix in READERS else {}
+        if path.suffix in READERS:
+            reader = import_module(f"checkpoints.formats.{READERS[path.suffix]}")
+            stored |= reader.read_table(path)
     table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):
         raise ValueError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")

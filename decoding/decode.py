@@ -14,10 +14,6 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from checkpoints.search import find_folder
-from decoding.auto_k import AutoK
-from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.heads import HEADS, HeadDrafter, is_head, load_head
-from decoding.medusa import Medusa
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Model
@@ -37,6 +33,7 @@ Decoder = Literal["autoregressive", "speculative"]
 DECODERS: tuple[Decoder, Decoder] = ("autoregressive", "speculative")
 Watcher = Callable[[Iterator[Round]], Iterator[Round]]
 NGRAM = "ngram"  # the draft that looks up n-grams, without a model
+HEADS = ("eagle", "medusa")  # drafts by heads of the target
 
 
 @lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
@@ -56,6 +53,8 @@ def load_pair(
     if draft == NGRAM:
         return models[0], None, encoder
     if draft in HEADS:
+        from decoding.heads import load_head  # here and below: most runs have none
+
         models.append(load_head(draft, find_folder(target, models_dir), models[0]))
     return models[0], models[1], encoder
 
@@ -64,7 +63,11 @@ def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) 
     """The drafter of one text, for sampling.speculative. draft: as load_pair returned it."""
     if draft is None:
         return NGramDrafter(target.config.n_vocab)
-    return (HeadDrafter if is_head(draft) else NeuralDrafter)(draft, to_probs, rng)
+    if hasattr(draft.config, "n_places"):  # a head
+        from decoding.heads import HeadDrafter
+
+        return HeadDrafter(draft, to_probs, rng)
+    return NeuralDrafter(draft, to_probs, rng)
 
 
 def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
@@ -105,14 +108,22 @@ def begin(
         raise ValueError(f"seed {seed}: expected 0 or more")
     if coupled and verification != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    rng: Any = SharedNoise(seed, len(ids)) if coupled else Rng(seed)
+    rng: Any = Rng(seed)
+    rule: Callable = RULES[verification]
+    if coupled:
+        from decoding.coupled import SharedNoise, verify_shared_noise
+
+        rng, rule = SharedNoise(seed, len(ids)), verify_shared_noise
     is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
     drafter = make_drafter(draft, target, to_probs, rng)
     warn_of_limits(draft, min(len(ids) + n_tokens, target.config.n_ctx), K)
-    rule = verify_shared_noise if coupled else RULES[verification]
-    next_K = AutoK() if K == "auto" else K
+    next_K: Any = K
+    if K == "auto":
+        from decoding.auto_k import AutoK
+
+        next_K = AutoK()
     return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)
 
 
@@ -120,9 +131,9 @@ def warn_of_limits(draft: Any, length: int, K: int | str) -> None:
     """Warn where a draft will propose less than was asked for: fewer than K tokens, or none near
     the end of a text of this length.
     """
-    if isinstance(draft, Medusa) and isinstance(K, int) and K > draft.config.n_places:
-        n = draft.config.n_places
-        warnings.warn(f"this Medusa has {n} heads: it drafts up to {n} tokens a round, not {K}")
+    n_places = getattr(draft.config, "n_places", None) if draft else None
+    if n_places and isinstance(K, int) and K > n_places:
+        warnings.warn(f"this draft has {n_places} heads, so it drafts {n_places} tokens, not {K}")
     if draft and length > draft.config.n_ctx + 2:  # the last token is the target's own
         n_ctx = draft.config.n_ctx
         warnings.warn(f"the draft reads {n_ctx} tokens, prompt included: after these it is silent")

@@ -19,8 +19,6 @@ from decoding.medusa import Medusa, MedusaConfig
 from gpt2 import Config, KVCache, Model, nested
 from sampling import NeuralDrafter
 
-HEADS = ("eagle", "medusa")
-
 
 class HeadDrafter(NeuralDrafter):
     """Drafts with a head as with any model, after the head's cache has been shown what the target
@@ -45,13 +43,8 @@ class HeadDrafter(NeuralDrafter):
         return proposed
 
 
-def is_head(draft: Any) -> bool:
-    """Whether a draft is a head of the target, not a model of its own."""
-    return isinstance(draft.config, (EagleConfig, MedusaConfig))
-
-
 def load_head(name: str, folder: Path, target: Model) -> Any:
-    """Load the Eagle or the Medusa from the folder of its target; name: one of HEADS.
+    """Load the Eagle or the Medusa from the folder of its target; name: eagle or medusa.
 
     Raises ValueError if there is no such file, if the head was trained on other weights, or if the
     tensors are not those of such a head.

@@ -262,7 +262,7 @@ def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
 @pytest.mark.filterwarnings("default")
 def test_medusa_drafts_no_more_than_it_has_heads(cli):
     how = "--draft_model_size=medusa", "--mode=speculative", "--n_tokens_to_generate=3"
-    for K, note in ((3, ""), (9, "note: this Medusa has 3 heads: it drafts up to 3 tokens")):
+    for K, note in ((3, ""), (9, "note: this draft has 3 heads, so it drafts 3 tokens")):
         done = cli(*how, f"--K={K}", models_dir=ROOT / "models")
         assert done.code == 0 and bool(done.err) == bool(note) and note in done.err
 

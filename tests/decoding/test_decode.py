@@ -9,6 +9,7 @@ from heads import toy_head
 from table_models import TableModel
 from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 
+from decoding import auto_k
 from decoding import decode as module
 from decoding.auto_k import AutoK
 from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
@@ -69,7 +70,7 @@ def test_begin_is_the_loops_of_sampling():
     )
 
 
-@pytest.mark.filterwarnings("ignore:this Medusa")
+@pytest.mark.filterwarnings("ignore:this draft")
 @pytest.mark.parametrize("name", DRAFTS)
 def test_every_draft_has_its_drafter_and_a_text_is_the_same_each_time(name):
     kinds = {"model": NeuralDrafter, "ngram": NGramDrafter}
@@ -82,7 +83,7 @@ def test_every_draft_has_its_drafter_and_a_text_is_the_same_each_time(name):
 
 def test_k_auto_learns_anew_in_each_text(monkeypatch):
     made = []
-    monkeypatch.setattr(module, "AutoK", lambda: made.append(AutoK()) or made[-1])
+    monkeypatch.setattr(auto_k, "AutoK", lambda: made.append(AutoK()) or made[-1])
     for _ in range(2):
         assert len(tokens_of(rounds_of(K="auto"))) == 18
     assert len(made) == 2
@@ -108,7 +109,7 @@ def test_a_prompt_leaves_room_for_a_token():
 # ---------------------------------------------------------------- what is said at its end
 
 
-@pytest.mark.filterwarnings("ignore:this Medusa")
+@pytest.mark.filterwarnings("ignore:this draft")
 @pytest.mark.parametrize("name", DRAFTS)
 def test_the_result_is_what_the_rounds_add_up_to(name):
     rounds = list(rounds_of(draft=DRAFTS[name]))

@@ -26,8 +26,8 @@ import utils
 from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.registry import MODELS_DIR
-from decoding.decode import begin, load_pair
-from decoding.heads import HEADS, HeadDrafter, load_head
+from decoding.decode import HEADS, begin, load_pair
+from decoding.heads import HeadDrafter, load_head
 from encoder import Encoder
 from gpt2 import Config
 from sampling import Rng, SamplingParams, never, speculative
