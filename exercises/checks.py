@@ -40,7 +40,8 @@ class WrongAnswer(AssertionError):
 def check(name: str, answer: Any) -> tuple[bool, str]:
     """Check an answer. Returns whether it is right, and a verdict of one line."""
     try:
-        note = CHECKS[name](answer) if callable(answer) else require(False, "expected a function")
+        require(callable(answer), "expected a function")
+        note = CHECKS[name](answer)
         return True, f"{name}: right" + (f"; {note}" if note else "")
     except (WrongAnswer, Undecidable, ValueError) as problem:
         reason = " ".join(str(problem).split())

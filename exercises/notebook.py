@@ -266,14 +266,16 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     """
     target, draft_model, encoder = load_pair(*PAIR)
     ids = encoder.encode("The queen looked into the mirror and")
-    drafting, verifying = ({K: [] for K in Ks} for _ in range(2))
+    drafting: dict[int, list[float]] = {K: [] for K in Ks}
+    verifying: dict[int, list[float]] = {K: [] for K in Ks}
     single: list[float] = []
     for _ in range(turns):
         passes: list[float] = []
         list(autoregressive(Clocked(target, "read", passes), ids, 4, TO_PROBS, Rng(0)))
         single += passes[-4:]  # the first one is the prefill
         for K in Ks:
-            drafts, passes, rng = [], [], Rng(0)
+            drafts: list[float] = []
+            passes, rng = [], Rng(0)
             drafter = Clocked(NeuralDrafter(draft_model, TO_PROBS, rng), "propose", drafts)
             model, n_tokens = Clocked(target, "read", passes), 3 * (K + 1)  # room for full drafts
             list(islice(speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng), 3))
@@ -301,7 +303,7 @@ def run_race(K: int, predicted: float):
     """
     texts = texts_to_write(first=1, n_times=2)
     # {decoder: [([tokens of each round], [its seconds]) of each text]}
-    rounds = {decoder: [] for decoder in DECODERS}
+    rounds: dict[str, list[tuple[list[int], list[float]]]] = {decoder: [] for decoder in DECODERS}
     for seed, ids in texts:
         for decoder in DECODERS:
             seconds: list[float] = []

@@ -106,6 +106,15 @@ def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:
     return token_at(rng.kept[-n_back], p)
 
 
+def toss_again(rng: Any, ratio: float) -> bool:
+    """Toss a biased coin with the random number of the first coin: after the same seed it comes
+    again.
+    """
+    if not hasattr(rng, "first"):
+        rng.first = getattr(rng, "random", np.random.random)()
+    return rng.first < ratio
+
+
 def token_at(number: Any, p: np.ndarray) -> int:
     """The token whose part of [0, 1), as long as its probability, holds the number."""
     return int(sum(p.cumsum()[:-1] <= number))
@@ -208,7 +217,8 @@ MISTAKES = {
         what="the generator is seeded again before every coin: each is the same",
         seen_in=f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
-        changes={verify: {"rng.accept(p[i, token]": "Rng(123).accept(p[i, token]"}},
+        changes={verify: {"rng.accept(p[i, token]": "toss_again(rng, p[i, token]"}},
+        helpers={"toss_again": toss_again},
     ),
     "residual-nan": Mistake(
         part="rule",
@@ -462,6 +472,7 @@ def measure(mistake: Mistake) -> dict[str, Any]:
     counts, too.
     """
     config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
+    target: Any
     target, draft = (  # at the usual scale, 0.02, all distributions would be nearly uniform
         random_model(config, get_backend(), float, seed, scale=0.8)
         for seed in (1, mistake.draft_seed)
@@ -539,8 +550,9 @@ def mistakes(
 
 def say(text: str, begin: str = "", indent: int = 0) -> None:
     """Print a paragraph, in lines of whole words."""
-    whole = {"break_long_words": False, "break_on_hyphens": False}
-    print(textwrap.fill(begin + text, WIDTH, subsequent_indent=" " * indent, **whole))
+    wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+    wrapper.subsequent_indent = " " * indent
+    print(wrapper.fill(begin + text))
 
 
 def show_distance(mistake: Mistake) -> None:

@@ -2,6 +2,7 @@
 is {exercise: {what is unusual: answer}}.
 """
 
+import random  # noqa: F401, edited answers use it
 from types import FunctionType, SimpleNamespace
 
 import numpy as np
