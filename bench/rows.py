@@ -136,7 +136,7 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     drafted = [n for room, n, *_ in rounds if room >= K]
     if drafted.count(K) < DRAFTING * len(drafted):
         return "too few of its rounds drafted K tokens"
-    return why_no_verify_cost(v)
+    return "v is withheld" if why_no_verify_cost(v) else None
 
 
 def repetition(texts: list[list[int]]) -> float | None:
