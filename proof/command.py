@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from json import dumps
 from pathlib import Path
 from types import ModuleType
@@ -42,10 +42,10 @@ def prove(program: str, *, json: bool = False) -> None:
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what the program prints
         if re.search(r"\.py(:\w+)?$", program):
             results = [referee.prove(*find(program))]
-        elif (adapter := ADAPTERS / f"{program}.py").exists():
+        elif (adapter := ADAPTERS / f"judge_{program}.py").exists():
             results = load(adapter).referee()
         else:
-            known = ", ".join(sorted(path.stem for path in ADAPTERS.glob("*.py")))
+            known = ", ".join(sorted(path.stem[6:] for path in ADAPTERS.glob("judge_*.py")))
             raise ValueError(f"{program}: expected FILE.py, FILE.py:FUNCTION or one of: {known}")
     if json:
         print(dumps(results[0] if len(results) == 1 else results))
@@ -62,7 +62,8 @@ def load(path: Path) -> ModuleType:
     """Import a file. The random numbers that it imports can be followed."""
     text = path.read_text(encoding="utf-8")  # raises OSError if there is no such file
     if re.search(r"(?m)^\s*(import|from) torch\b", text):
-        import torch  # noqa: F401  # before its functions are replaced
+        with suppress(ImportError):  # the file says so
+            import torch  # noqa: F401  # before its functions are replaced
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)

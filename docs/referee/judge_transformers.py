@@ -1,0 +1,128 @@
+"""python main.py prove transformers: its generate with an assistant model, whole, on two GPT-2s.
+
+The models are tiny, their weights random; all code between the prompt and the text is transformers'
+own. What follows judges the rule alone, and the lossy one that an ensemble weight asks for:
+
+    python main.py prove docs/referee/judge_transformers.py:rule
+    python main.py prove docs/referee/judge_transformers.py:ensemble
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from proof.cases import Case, Model, Text
+from proof.prove import prove
+
+try:
+    import torch
+    import transformers
+    from transformers.generation.utils import _speculative_sampling
+except ImportError:
+    transformers = None
+
+PROMPT = (0, 2)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "temperature 1": dict(),
+    "temperature 0.5": dict(temperature=0.5),
+    "top_k 2": dict(top_k=2),
+    "EOS": dict(eos_token_id=1),
+    "assistant_confidence_threshold 0.5": dict(assistant_confidence_threshold=0.5),
+}
+
+
+def referee(settings: dict[str, dict[str, Any]] = SETTINGS) -> list[dict[str, Any]]:
+    """Judge generate in each setting. Returns what `prove` returns."""
+    if transformers is None:
+        how = "pip install --group referee, with pip 25.1 or newer"
+        raise ValueError(f"prove transformers needs torch and transformers: {how}")
+    transformers.logging.set_verbosity_error()
+    return [judge(words, **given) for words, given in settings.items()]
+
+
+def judge(
+    words: str,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    eos_token_id: int | None = None,
+    assistant_confidence_threshold: float = 0.0,
+) -> dict[str, Any]:
+    target_gpt2, assistant = tiny_gpt2(1), tiny_gpt2(2)
+
+    def generate(target, draft_model, ids, n_tokens, K, end=None):
+        def count(*_):
+            target.passes += 1
+
+        assistant.generation_config.update(
+            num_assistant_tokens=K,
+            num_assistant_tokens_schedule="constant",
+            assistant_confidence_threshold=assistant_confidence_threshold,
+        )
+        counting = target_gpt2.register_forward_hook(count)
+        prompt = torch.tensor([ids])
+        text = target_gpt2.generate(
+            prompt,
+            attention_mask=torch.ones_like(prompt),
+            assistant_model=assistant,
+            do_sample=True,
+            max_new_tokens=n_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            eos_token_id=end,
+            pad_token_id=end,  # the assistant does not see another one in the prompt
+        )
+        counting.remove()
+        return text[0, len(ids) :].tolist()
+
+    def to_probs(p: np.ndarray) -> np.ndarray:
+        p = p ** (1 / temperature)
+        if top_k:
+            p = np.where(p >= np.sort(p)[-top_k], p, 0)
+        return p / p.sum()
+
+    models = as_table(target_gpt2), as_table(assistant)
+    case = Case("two tiny GPT-2s", *models, K=2, n_tokens=3, prompt=PROMPT, end=eos_token_id)
+    name = f"generate of transformers {transformers.__version__} with an assistant, {words}"
+    return prove(generate, [case], name, to_probs)
+
+
+def tiny_gpt2(seed: int) -> Any:
+    """A GPT-2 with a vocabulary of three tokens and random weights."""
+    torch.manual_seed(seed)
+    config = transformers.GPT2Config(
+        vocab_size=3,
+        n_positions=16,
+        n_embd=8,
+        n_layer=1,
+        n_head=2,
+        bos_token_id=None,
+        eos_token_id=None,
+        initializer_range=0.5,  # far from equal probabilities
+    )
+    return transformers.GPT2LMHeadModel(config).eval()
+
+
+def as_table(model: Any) -> Model:
+    """The model as `prove` reads it: text after the prompt -> [n_vocab]."""
+
+    @lru_cache(None)
+    def row_after(text: Text) -> np.ndarray:
+        with torch.no_grad():
+            logits = model(torch.tensor([[*PROMPT, *text]])).logits[0, -1]
+        return logits.double().softmax(-1).numpy()
+
+    return row_after
+
+
+def rule(draft, p, q, weight=None):
+    """A round of generate, given the rows of both models."""
+    log = lambda rows: torch.tensor(rows).log()[None]
+    ids = torch.tensor([draft])
+    tokens, _ = _speculative_sampling(ids, log(q), len(draft), log(p), weight)
+    return tokens[0].tolist()
+
+
+def ensemble(draft, p, q):
+    """A round with assistant_ensemble_weight: lossy, as its documentation says."""
+    return rule(draft, p, q, weight=0.7)
