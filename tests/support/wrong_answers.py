@@ -405,11 +405,6 @@ RIGHT = {
     "two_drafts_10": {"K-SEQ": k_sequential},
     "catch_up_8": {"trusts what stands before": trusting},
     "speculative_9": {
-        "always K drafts, cut later": edited(
-            right.speculative_9,
-            ("min(K, n_tokens - len(text) - 1)", "K"),
-            ("x == end", "x == end or len(text) == n_tokens"),
-        ),
         "block verification": edited(right.speculative_9, ("verify_7", "block_11")),
     },
     "cached_14": {
