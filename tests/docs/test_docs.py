@@ -17,7 +17,7 @@ import main
 import sampling
 from cli.command import flags_of
 from proof.enumerate import distribution
-from sampling import NeuralDrafter, SamplingParams, residual, speculative, verify, verify_block
+from sampling import NeuralDrafter, SamplingParams, speculative, verify, verify_block
 
 ROOT = Path(sampling.__file__).resolve().parent
 FOLDERS = ("*.md", "docs/*.md", "models/*.md", "docs/*.ipynb")
@@ -156,12 +156,6 @@ def test_the_memory_of_the_included_pair_is_that_of_the_faq():
         file = (ROOT / "models" / size / "model.safetensors").stat().st_size
         assert f"{2 * file / 1e6:.{len(megabytes.partition('.')[2])}f}" == megabytes
         assert f"{config['n_layer'] * 2 * config['n_embd'] * 4 / 1e3:.1f}" == kilobytes
-
-
-def test_the_example_of_the_rule():
-    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
-    assert residual(p, q) == pytest.approx([0.75, 0.25, 0])
-    assert np.minimum(p, q).sum() == pytest.approx(0.6)
 
 
 def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
