@@ -95,7 +95,7 @@ class Encoder:
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
     tokens that no merge makes, such as <|user|>; `encode` looks for them before it cuts words.
     ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if these do
-    not belong together.
+    not belong together. `longest` is the number of bytes of the longest token.
 
     A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is what
     stands between two texts, and for an empty one: <|endoftext|>, else one of `ends`, or None.
@@ -122,6 +122,7 @@ class Encoder:
         self._byte_ids = {byte: vocabulary[s] for s, byte in symbols.items() if s in vocabulary}
         self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
         self._bytes |= {i: text.encode() for text, i in added.items()}
+        self.longest = max(map(len, self._bytes.values()))
         self._added = added
         longest_first = sorted(map(regex.escape, added), key=len, reverse=True)
         self._added_texts = regex.compile(f"({'|'.join(longest_first)})") if added else None

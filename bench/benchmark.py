@@ -19,7 +19,7 @@ from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
-from cli.output import new_file, require_new
+from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, NGRAM
 from decoding.heads import load_head
@@ -72,7 +72,8 @@ def benchmark(
         batch_size: how many texts to decode together
         top_k: sample from the top_k most likely tokens; 0 keeps all
         top_p: sample from the fewest most likely tokens that together reach this probability
-        prompts: a file of prompts, as for batch; without it, built-in stories
+        prompts: a file of prompts, as for batch; without it, built-in stories. Equal ones count
+            once, because the intervals take prompts for independent
         n_prompts: how many of them to use
         n_tokens_to_generate: how many tokens to write after each
         repeats: how often to measure each; medians are reported
@@ -98,6 +99,8 @@ def benchmark(
     for flag, count in counts.items():
         if count < 1:
             raise ValueError(f"--{flag} {count}: expected 1 or more")
+    if seed < 0:
+        raise ValueError(f"--seed {seed}: expected 0 or more")
     if unknown := {*rules} - {*RULES}:
         raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
     if not 0 <= synthetic_acceptance <= 1:
@@ -105,10 +108,10 @@ def benchmark(
     for path, ending in ((out, ".jsonl"), (plot, ".svg")):
         if path:
             require_new(path, ending)
-    texts = read_prompts(prompts or STORIES)[:n_prompts]
+    texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
     variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
     rows = []
-    with open(out, "x", encoding="utf-8") if out else nullcontext() as file:
+    with line_writer(out, "x") if out else nullcontext() as write:
         for name in read_list("target_model_size", target_model_size):
             target, models, encoder = load(name, drafts, models_dir, backend, weights)
             ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
@@ -132,8 +135,8 @@ def benchmark(
                     rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
                     if json:
                         print(dumps(rows[-1]), flush=True)
-                    if file:
-                        print(dumps(rows[-1]), file=file, flush=True)
+                    if write:
+                        write(dumps(rows[-1]))
     if not json:
         print(to_markdown(rows))
     if plot:

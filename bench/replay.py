@@ -73,12 +73,12 @@ def replay(
 
 
 def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
-    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line
-    without them, or a file without lines.
+    """Read (prompt, text) of each line of a file, as token ids. Equal ones count once: they tell
+    nothing new. Raises ValueError for a line without them, or a file without lines.
     """
     with open(path, encoding="utf-8-sig") as file:
         lines = [line for line in file if line.strip()]
-    texts = []
+    texts: dict[tuple, tuple[list[int], list[int]]] = {}
     for n, line in enumerate(lines, 1):
         try:
             record = loads(line)
@@ -96,10 +96,10 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration):
             expected = f"expected what batch writes, or a JSON object with prompt and {OUTPUTS[0]}"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
-        texts.append((prompt, text))
+        texts[(*prompt, None, *text)] = prompt, text
     if not texts:
         raise ValueError(f"{path}: expected texts, a JSON object a line")
-    return texts
+    return [*texts.values()]
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:

@@ -60,7 +60,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     figures["predicted"] = None if withheld["predicted"] else speedup(a, K, c, v)
     reasons = {column: reason for column, reason in withheld.items() if reason}
     return {
-        "prompts": len(runs),
+        "prompts": sum(len(repeats[0]["texts"]) for repeats in runs),
         "tokens": sum(n_tokens),
         **figures,
         **dict.fromkeys(reasons),
@@ -116,7 +116,7 @@ def why_no_speedup(interval: tuple[float, float] | None, bug: bool) -> str | Non
     if bug:
         return "greedy texts differ, and rounding does not explain it: a bug"
     if interval is None:
-        return "too few prompts for an interval"
+        return "too few prompts, or batches of them, for an interval"
     low, high = interval
     return "its interval contains 1" if low <= 1 <= high else None
 

@@ -122,8 +122,8 @@ def has_bug(
     explain it. batches: the prompts
     """
     for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
-        for ids, a, b in zip(prompts, plain_repeats[-1]["texts"], repeats[-1]["texts"]):
-            if a != b:
-                if explain_difference(target, ids, a, b)["verdict"] == "bug":
+        for plain, run in zip(plain_repeats, repeats):
+            for ids, a, b in zip(prompts, plain["texts"], run["texts"]):
+                if a != b and explain_difference(target, ids, a, b)["verdict"] == "bug":
                     return True
     return False

@@ -89,6 +89,9 @@ def fetch(folder_url: str, path: Path):
             # FileNotFoundError: another process has renamed the part. Messages of requests hold the
             # history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
+        except OSError as error:  # of the disk: if it is full, that names no file
+            error.filename = error.filename or str(path)
+            raise
         if wait is None:
             raise ValueError(f"{path}: {reason}; try again, it goes on where it stopped")
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")

@@ -1,7 +1,6 @@
 """python main.py batch prompts.txt --out texts.jsonl: continue many prompts, several at a time."""
 
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -15,6 +14,7 @@ from tqdm import tqdm
 
 from checkpoints.registry import MODELS_DIR
 from cli.command import print_note
+from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
 from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, load_pair
@@ -75,8 +75,9 @@ def batch(
         backend: numpy, or cupy on a GPU, or cupy-float16
     """
     flags = dict(locals())
-    if batch_size < 1:
-        raise ValueError(f"--batch_size {batch_size}: expected 1 or more")
+    for flag, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
+        if value < least:
+            raise ValueError(f"--{flag} {value}: expected {least} or more")
     SamplingParams(temperature, top_k, top_p)  # refuses what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
@@ -93,10 +94,12 @@ def batch(
             from decoding.cluster import connect  # Dask
 
             map_groups = stack.enter_context(connect(cluster))
-        output = stack.enter_context(open(out, "a", encoding="utf-8")) if out else sys.stdout
+        write: Callable = partial(print, flush=True)
+        if out:
+            write = stack.enter_context(line_writer(out, "a"))
         bar = stack.enter_context(tqdm(total=len(jobs), initial=n_done, disable=None))
         for line in chain.from_iterable(map_groups(work, groups)):
-            print(json.dumps(line), file=output, flush=True)
+            write(json.dumps(line))
             n_refused += "error" in line
             bar.update()
     if n_refused:
@@ -104,19 +107,21 @@ def batch(
 
 
 def seed_of(seed: int, n: int) -> int:
-    """The seed of prompt n, from 0: the seed itself, then numbers that no other seed shares.
+    """The seed of prompt n, from 0: the seed itself, then numbers of 53 bits, as many as JSON has
+    for sure, that no other seed or prompt is likely to share.
 
     >>> seed_of(5, 0), seed_of(5, 1) == seed_of(6, 0)
     (5, False)
     """
-    return int(np.random.SeedSequence((seed, n)).generate_state(1)[0]) if n else seed
+    numbers = np.random.SeedSequence(seed, spawn_key=(n,)).generate_state(1, np.uint64)
+    return int(numbers[0]) >> 11 if n else seed
 
 
 def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
     """How many of the jobs, from the first on, have a line in the file of --out. Cuts off the piece
     of a line that an interrupted run left. Raises ValueError if a line is not that of its job.
     """
-    data = path.read_bytes() if path.exists() else b""
+    data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
     same = all(line.startswith(begin) for line, begin in zip(lines, begins))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from checkpoints.registry import MODELS_DIR
 from cli import show
 from cli.batch import decode_job
-from cli.command import ERRORS, flags_of, help_page, print_error, read, unknown
+from cli.command import ERRORS, flags_of, help_page, print_error, read, say, unknown
 from decoding.decode import DECODERS, load_pair
 
 try:
@@ -58,12 +58,12 @@ def chat(
     settings = dict(locals())
     interactive = sys.stdin.isatty()
     if interactive:
-        print(help_page(chat), file=sys.stderr)
+        say(*help_page(chat).splitlines())
     while True:
         try:
             line = input("> " if interactive else "")
             if line.strip() in ("help", "?", "/help", "/?"):
-                print(help_page(chat), file=sys.stderr)
+                say(*help_page(chat).splitlines())
             elif line.startswith("/") and not line.startswith("//"):
                 change(settings, line[1:])
             elif line.strip():
@@ -91,7 +91,7 @@ def change(settings: dict[str, Any], words: str) -> None:
     if name:
         settings[name] = read(flags[name], text.strip())
     for shown in [name] if name else settings:
-        print(f"/{shown} {settings[shown]}", file=sys.stderr)
+        say(f"/{shown} {settings[shown]}")
 
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:
@@ -105,4 +105,4 @@ def continue_text(settings: dict[str, Any], prompt: str) -> None:
         result = decode_job(target, draft, encoder, decoder, job, watch=watch)
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "
         figures += "{tokens_per_target_pass:.2f} tokens per target pass"
-        print(f"{decoder}: {figures.format(**result)}", file=sys.stderr)
+        say(f"{decoder}: {figures.format(**result)}")

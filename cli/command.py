@@ -52,10 +52,10 @@ def print_error(error: BaseException) -> None:
     say(f"error: {words}")
 
 
-def say(words: str) -> None:
-    """Print one line on stderr, if that can be written."""
+def say(*lines: str) -> None:
+    """Print lines on stderr, if that can be written."""
     with suppress(OSError):
-        print(printable(words), file=sys.stderr)
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
 
 
 def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = {}) -> ValueError:

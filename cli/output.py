@@ -1,9 +1,10 @@
 """New files: they appear whole, and overwrite nothing."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Literal
 
 
 def require_new(path: str | Path, *endings: str) -> Path:
@@ -21,6 +22,30 @@ def require_new(path: str | Path, *endings: str) -> Path:
 
 
 @contextmanager
+def named(path: str | Path) -> Iterator[None]:
+    """Let an OSError that names no file, such as that of a full disk, name this one."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
+@contextmanager
+def line_writer(path: str | Path, mode: Literal["a", "x"]) -> Iterator[Callable[[str], None]]:
+    """Open a file, and yield a function that adds a line to it. Nothing waits in a buffer."""
+    with open(path, f"{mode}b", buffering=0) as file:
+
+        def write(line: str) -> None:
+            rest = f"{line}\n".encode()
+            with named(path):
+                while rest:
+                    rest = rest[file.write(rest) :]
+
+        yield write
+
+
+@contextmanager
 def new_file(path: str | Path) -> Iterator[Path]:
     """Yield the path of a temporary file beside `path`. It gets the name `path` if the block
     succeeds, and is deleted if the block raises. Raises ValueError if `path` is there already.
@@ -28,7 +53,8 @@ def new_file(path: str | Path) -> Iterator[Path]:
     path = require_new(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        yield temporary
+        with named(path):
+            yield temporary
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -37,5 +63,6 @@ def new_file(path: str | Path) -> Iterator[Path]:
     except FileExistsError:
         raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}") from None
     except OSError:  # a disk without links
+        require_new(path)
         temporary.rename(path)
     temporary.unlink(missing_ok=True)

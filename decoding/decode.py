@@ -74,7 +74,12 @@ def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     """The token ids of a prompt; of an empty one, the token that ends a text. Raises ValueError if
     the target's context has no room for another token.
     """
-    ids, n_ctx = encoder.encode(text) or [encoder.end_of_text or 0], target.config.n_ctx
+    n_ctx = target.config.n_ctx
+    if len(text) > n_ctx * encoder.longest:  # too long for sure: to encode it might take minutes
+        raise ValueError(
+            f"the prompt has {len(text)} characters: expected less than {n_ctx} tokens"
+        )
+    ids = encoder.encode(text) or [encoder.end_of_text or 0]
     if len(ids) >= n_ctx:
         raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
     return ids

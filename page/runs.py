@@ -9,7 +9,15 @@ from functools import partial
 from typing import Any
 
 from decoding.coupled import SharedNoise, verify_shared_noise
-from decoding.decode import Clocked, begin, decode, encode_prompt, make_drafter, timed
+from decoding.decode import (
+    Clocked,
+    begin,
+    decode,
+    encode_prompt,
+    make_drafter,
+    timed,
+    warn_of_limits,
+)
 from page.report import run_data
 from page.rounds import RecordingRng, noted
 from sampling import RULES, Round, SamplingParams, speculative, stop_condition
@@ -130,8 +138,10 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     tell: sends the page a line, tell(row=the first turn) and tell(done=, total=) after each;
         without a line, it raises an error if nobody waits any more
     """
-    target, _, encoder = pair
+    target, draft, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
+    length = min(len(ids) + settings["n_tokens_to_generate"], target.config.n_ctx)
+    warn_of_limits(draft, length, settings["K"])
     other = settings | {"temperature": 0.0 if settings["temperature"] else RANDOM}
     runs: list[dict] = []
     n_turns = N_TURNS

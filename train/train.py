@@ -32,6 +32,7 @@ from checkpoints.folder import open_weights, read_config, weights_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.tokenizer import load_encoder
 from cli.command import run_program
+from cli.output import named
 from decoding.batching import read_together
 from decoding.streams import Purpose, stream
 from encoder import END_OF_TEXT
@@ -128,7 +129,7 @@ def write_array(array: np.ndarray, path: Path) -> None:
     """Write an array to a .npy file, whole or not at all; a missing folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    with part.open("wb") as file:
+    with named(path), part.open("wb") as file:
         np.save(file, array)
     part.replace(path)
 
@@ -349,7 +350,8 @@ def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
     """
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
     part = path.with_suffix(".part")
-    part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
+    with named(path):
+        part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
     part.replace(path)
 
 

@@ -68,7 +68,7 @@ def test_rules_and_batches_are_rows_like_any_other(rows_of):
         (rule, n) for n in (1, 2) for rule in ("token", "block")
     ]
     for row in rows:
-        assert row["tokens"] == 60 and row["prompts"] == 6 // row["batch_size"]
+        assert row["tokens"] == 60 and row["prompts"] == 6
         assert (row["draft_cost"] is None) == (row["batch_size"] == 2)
 
 
@@ -128,6 +128,24 @@ def test_an_interrupted_run_keeps_its_rows(benchmark, tmp_path, monkeypatch):
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
 
 
+def test_equal_prompts_count_once(benchmark, prompts, capsys):
+    """At temperature 0 they have the same text: seven of them tell no more than one."""
+    prompts.write_text("hello there\n" * 7)
+    benchmark(json=True, temperature="0", K="1")
+    (row,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert row["prompts"] == 1 and "too few prompts" in row["withheld"]["speedup"]
+
+
+@pytest.mark.parametrize("repeat", [0, 1])
+def test_a_bug_in_any_repeat_is_one(monkeypatch, repeat):
+    monkeypatch.setattr(turns, "explain_difference", lambda *given: {"verdict": "bug"})
+    plain, runs = ([[{"texts": [[1, 2]]}, {"texts": [[1, 2]]}]] for _ in range(2))
+    runs[0][repeat] = {"texts": [[1, 3]]}
+    measured = {turns.PLAIN: plain, "a draft": runs}
+    assert turns.has_bug(None, [[[0]]], measured, "a draft")
+    assert not turns.has_bug(None, [[[0]]], measured, turns.PLAIN)
+
+
 @pytest.mark.parametrize("name", ["r.jsonl", "r.svg"])
 def test_nothing_is_overwritten(benchmark, tmp_path, name):
     (tmp_path / name).write_text("mine")
@@ -143,6 +161,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
     ({"K": "1...3"}, "--K '1...3'"),
     ({"K": "3..1"}, "--K '3..1'"),
     ({"repeats": 0}, "--repeats 0"),
+    ({"seed": -1}, "--seed -1"),
     ({"verification": "token,blocks"}, "--verification 'blocks'"),
     ({"synthetic_acceptance": 1.5}, "--synthetic_acceptance 1.5"),
     ({"batch_size": "7"}, "--batch_size 7: expected at most 6"),

@@ -87,6 +87,11 @@ def test_repeats_that_are_alike_tell_nothing_new_about_acceptance():
     assert interval([3 * repeats for repeats in once]) == pytest.approx(interval(once))
 
 
+def test_prompts_are_counted_in_batches_too():
+    pairs = [[run_of(s, K=K) | {"texts": [[1], [2]]}] * 6 for s, K in ((8.0, 0), (4.0, 3))]
+    assert make_row(*([run] for run in pairs), 3)["prompts"] == 2
+
+
 def test_what_was_not_timed_is_withheld():
     """In a batch, the times of a loop are those of the others, too."""
     untimed = [[run_of(4.0) | {"draft_seconds": [], "target_seconds": []}]] * 6

@@ -117,6 +117,13 @@ def test_a_full_disk_is_seen_before(get, monkeypatch):
     assert not get.path.exists()
 
 
+def test_a_disk_that_fills_up_is_an_error_of_the_file(get, full_disk):
+    with full_disk(1000), pytest.raises(OSError) as full:
+        get()
+    assert full.value.filename == str(get.path) and get.waits == []
+    assert get() == CONTENT
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("seed", range(3))
 def test_no_wrong_byte_is_ever_taken_as_whole(server, get, seed):

@@ -99,6 +99,11 @@ def test_no_two_prompts_of_neighbouring_seeds_share_a_seed(pairs):
     assert all(seed_of(seed, 0) == seed for seed, _ in pairs)
 
 
+def test_seeds_are_too_many_to_meet_by_chance():
+    """Of 32 bits, two of 100,000 prompts would probably have the same; JSON has 53 for sure."""
+    assert 2**50 < max(seed_of(5, n) for n in range(1, 40)) < 2**53
+
+
 # ---------------------------------------------------------------- interrupted, and gone on with
 
 
@@ -190,11 +195,16 @@ def test_what_a_killed_run_has_written_is_kept(batch, pair, file, out, number, c
 def test_a_full_disk_is_one_line_and_what_fitted_is_gone_on_with(batch, out, full_disk):
     with full_disk(3000):
         done = batch()
-    assert (done.code, done.out, done.err) == (2, "", "error: output: File too large\n")
+    assert (done.code, done.out, done.err) == (2, "", f"error: {out}: File too large\n")
     kept = out.read_bytes()
     assert len(kept) == 3000
     assert batch().code == 0 and len(lines_of(out)) == len(PROMPTS)
     assert out.read_bytes().startswith(kept[: kept.rfind(b"\n") + 1])
+
+
+def test_a_device_is_not_read(batch):
+    done = batch("--out=/dev/full")
+    assert (done.code, done.err) == (2, "error: /dev/full: No space left on device\n")
 
 
 # ---------------------------------------------------------------- what is refused
@@ -204,6 +214,7 @@ def test_a_full_disk_is_one_line_and_what_fitted_is_gone_on_with(batch, out, ful
     "flags, said",
     [
         ("--batch_size=0", "--batch_size 0: expected 1 or more"),
+        ("--seed=-1", "--seed -1: expected 0 or more"),
         ("--temperature=-1", "temperature -1.0: expected"),
         ("--target_model_size=9B", "9B"),
         ("--K=0", "K = 0: expected 1 or more"),

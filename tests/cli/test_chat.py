@@ -180,6 +180,11 @@ def test_a_full_output_ends_the_session(pair):
     ]
 
 
+def test_messages_that_cannot_be_written_do_not_end_the_session(pair):
+    done = shell('printf "a\n/K 2\n?\nb\n" | "$0" "$@" 2>/dev/full', pair, "chat", LENGTH)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+
+
 def test_control_c_and_control_d_at_a_real_terminal(pair):
     """Ctrl-C drops a half-typed line; Ctrl-D ends the session."""
     pty = pytest.importorskip("pty", reason="needs a pseudo-terminal")

@@ -5,7 +5,7 @@ import os
 import pytest
 from toys import refusal
 
-from cli.output import new_file, require_new
+from cli.output import line_writer, new_file, require_new
 
 
 def test_a_file_appears_whole(tmp_path):
@@ -36,6 +36,18 @@ def test_a_file_that_appears_meanwhile_is_kept_and_the_result_is_too(tmp_path):
     assert str(temporary) in str(refused.value)
 
 
+def test_a_full_disk_is_an_error_of_the_file(tmp_path, full_disk):
+    path = tmp_path / "a"
+    with full_disk(10):
+        with pytest.raises(OSError) as of_a_whole_file, new_file(path) as temporary:
+            temporary.write_text("more than 10 bytes")
+        with pytest.raises(OSError) as of_a_line, line_writer(path, "x") as write:
+            write("7 bytes")
+            write("7 bytes")
+    assert of_a_whole_file.value.filename == of_a_line.value.filename == str(path)
+    assert path.read_text() == "7 bytes\n7 "
+
+
 def test_names_that_are_refused(tmp_path):
     path = tmp_path / "a.html"
     assert require_new(path, ".html", ".htm") == path
@@ -58,3 +70,14 @@ def test_where_there_are_no_hard_links_the_file_appears_too(tmp_path, monkeypatc
     with new_file(tmp_path / "a") as temporary:
         temporary.write_text("all of it")
     assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
+
+
+def test_without_hard_links_too_nothing_is_overwritten(tmp_path, monkeypatch):
+    def link(source, target):
+        target.write_text("mine")
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with pytest.raises(ValueError, match="is there already"), new_file(tmp_path / "a") as temporary:
+        temporary.write_text("ours")
+    assert (tmp_path / "a").read_text() == "mine"

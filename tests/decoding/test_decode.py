@@ -106,6 +106,16 @@ def test_a_prompt_leaves_room_for_a_token():
         encode_prompt("x" * TINY.n_ctx, ENCODER, TARGET)
 
 
+def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch):
+    """To encode it might take minutes. The longest token is <|endoftext|>."""
+    most = TINY.n_ctx * len("<|endoftext|>")
+    with pytest.raises(ValueError, match=f"has {most} tokens: expected less than 24"):
+        encode_prompt("x" * most, ENCODER, TARGET)
+    monkeypatch.setattr(Encoder, "encode", lambda *given: pytest.fail("was encoded"))
+    with pytest.raises(ValueError, match=f"has {most + 1} characters: expected less than 24"):
+        encode_prompt("x" * (most + 1), ENCODER, TARGET)
+
+
 # ---------------------------------------------------------------- what is said at its end
 
 
