@@ -53,12 +53,14 @@ const visible = text => plainly(text).replace(/^ /, "␣").replace(/\n/g, "⏎")
 const inText = text => plainly(text).replace(/\n/g, "⏎\n") || "·";
 const words = {}; // token: its text
 const word = id => visible(words[id]);
-const quoted = id => `“\u2068${word(id).replace("␣", "")}\u2069”`; // isolated: it may run the other way
+const bare = text => visible(text).replace("␣", "");
+const quoted = id => `“\u2068${bare(words[id])}\u2069”`; // isolated: it may run the other way
+const listed = id => (/^\p{L}/u.test(words[id]) ? "…" : "") + bare(words[id]); // … goes on with a word
 const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
   draft: "accepted guess", correction: "replacement", bonus: "extra token",
-  target: "large model, nothing guessed", rejected: "rejected guess", unexamined: "unread guess",
+  target: "large model alone", rejected: "rejected guess", unexamined: "unread guess",
 };
 
 // ---------------------------------------------------------------- the state of the page
@@ -97,22 +99,10 @@ const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 // ---------------------------------------------------------------- what stands around the figures
 
 function showHead(run) {
-  const s = run.settings, n = tokensOf(run).length, passes = run.rounds.length;
-  const accepted = acceptedIn(run), examined = examinedIn(run), drafted = draftedIn(run);
-  const million = i => (run.parameters[i] / 1e6).toPrecision(2) + " million weights";
-  $("cut").hidden = !(run.room < s.n_tokens_to_generate);
-  $("cut").textContent = `The models’ context has room for ${run.room} of the `
-    + `${s.n_tokens_to_generate} tokens that were asked for: the text ends there.`;
-  put("figures",
-    make("li", `${plural(passes, "pass")} of the large model wrote ${plural(n, "token")}, `
-      + `${(n / passes).toFixed(2)} each: ${plural(accepted, "accepted guess")} and `
-      + `${n - accepted} of its own.`),
-    examined > 0 && make("li", `${plural(drafted, "guess")}: ${accepted} accepted, `
-      + `${examined - accepted} rejected, ${drafted - examined} dropped behind those. `
-      + `Accepted of the ${examined} examined: ${percent(accepted / examined)}.`),
-    make("li", `Large model: ${s.target_model_size}, ${million(0)}. Small model: ${s.draft_model_size}`
-      + (run.parameters[1] ? `, ${million(1)}` : "") + `. At most K = ${s.K} guesses a round, `
-      + `temperature ${s.temperature}, seed ${s.seed}.`));
+  const asked = run.settings.n_tokens_to_generate;
+  $("size").textContent = (run.parameters[0] / 1e6).toPrecision(2) + " million";
+  $("cut").hidden = !(run.room < asked);
+  $("cut").textContent = `The models’ context has room for ${run.room} of the ${asked} tokens that were asked for: the text ends there.`;
   put("command", plainly(run.command).split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   $("made").textContent = run.made;
 }

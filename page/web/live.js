@@ -7,10 +7,7 @@ const FIRST = ["K", "temperature"]; // the fields that are not folded away
 async function ask(body, tellRow) {
   if (asking) asking.abort();
   const mine = asking = new AbortController();
-  const busy = (share, says) => {
-    $("bar").value = share;
-    $("doing").textContent = says;
-  };
+  const busy = (share, says) => { $("bar").value = share; $("doing").textContent = says; };
   $("progress").classList.remove("room");
   busy(0, "Reading the prompt");
   try {
@@ -109,13 +106,16 @@ function begin(run) {
   showBase(run);
   $("microscope").hidden = !byChance; // it is still to come
   if (byChance) showMicroscope(byChance);
-  $("chance").hidden = !run.other;
+  $("chance").classList.toggle("room", !run.other);
 }
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
   if (isByChance(state.base) === Boolean(i)) return;
+  const moment = race.time / race.length;
+  pause();
   showBase(state.base === state.all ? state.all.other : state.all);
-  showStep(0);
+  if ($("one-round").hidden) showMoment(moment * race.length);
+  else showStep(one.step);
 }));
 
 if (live) {

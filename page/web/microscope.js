@@ -35,7 +35,7 @@ function itemButton(item) {
   const label = `${spoken(item.id) || "empty"}, ${NAMES[item.kind]}, round ${item.r + 1}`;
   const element = make(`button.token.${item.kind}`, {type: "button", "aria-label": label,
     "aria-pressed": "false", tabindex: "-1", click: () => select(item)},
-    inText(item.shown ?? words[item.id]).replace(/\n/g, ""));
+    inText(item.shown ?? words[item.id]).replace(/\n/g, "").replace(/^ (?=.)/, ""));
   element.item = item;
   return element;
 }
@@ -46,7 +46,8 @@ function showText(run) {
   const text = items.filter(item => item.shown !== null);
   put("text", make("span.soft", plainly(run.prompt)), text.map(item => {
     const above = items[item.n - 1], own = itemButton(item);
-    return [above?.kind === "rejected" ? make("span.over", itemButton(above), own) : own,
+    return [/^ ./.test(item.shown) && " ",
+      above?.kind === "rejected" ? make("span.over", itemButton(above), own) : own,
       "\n".repeat(item.shown.split("\n").length - 1)];
   }));
 }
@@ -101,12 +102,12 @@ function rowsAt(round, i) {
 function areas(rows, drafted) {
   const n = rows.length, most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const area = (kind, i, from, to) => to > from && make("svg:rect." + kind, {x: share(from / most),
-    width: share((to - from) / most), y: share(i / n), height: share(1 / n)});
+    width: share((to - from) / most), y: share((i + .1) / n), height: share(.8 / n)});
   const outline = name => make("svg:path." + name,
-    {d: `M0 0${rows.map((row, i) => `H${row[name] / most}V${i + 1}`).join("")}H0`});
+    {d: rows.map((row, i) => `M0 ${i + .1}H${row[name] / most}V${i + .9}H0`).join("")});
   const hatch = {id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse"};
   const drawn = kind => rows.map((_, i) =>
-    make("svg:rect.drawn." + kind, {y: share((i + .14) / n), height: share(.72 / n), width: 0}));
+    make("svg:rect.drawn." + kind, {y: share((i + .2) / n), height: share(.6 / n), width: 0}));
   const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most};
   const element = make("svg:svg.areas", {role: "img", "aria-label": "p and q as areas over the same tokens"},
     make("svg:defs", make("svg:pattern", hatch, make("svg:path.hatch", {d: "M0 7L7 0"}))),
@@ -122,18 +123,27 @@ function showDistributions({round, i, id, kind}) {
   const rows = rowsAt(round, i), drafted = rows[0].q !== null, P = round.support && i > 0;
   const p = P ? "P p" : "p", {element, counts} = areas(rows, drafted), rule = ruleOf(state.run);
   const body = rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr",
-    make("th", {scope: "row"}, row.id === null ? "all others" : word(row.id)),
+    make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
     n === 0 && make("td.picture", {rowspan: rows.length}, element),
     make("td.number", percent(row.p)), drafted && make("td.number", percent(row.q))));
-  const head = text => make("th", {scope: "col"}, text);
+  const head = (kind, ...text) => make(kind, {scope: "col"}, text);
+  // all pieces that are cut off, end to end, and all that are missing
+  const scale = Math.max(counts.most, 1.3 * (1 - round.overlap[i]));
+  const foot = (says, kind, size) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
+    rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)})),
+    make("b", percent(1 - round.overlap[i])))));
   put("more",
-    make("p.soft", make("span.line-p"), `${p}, large model`, drafted && [make("span.line-q"), "q, small model"]),
-    make("table", {id: "likely"}, make("thead.hush", make("tr", head("token"), head("picture"),
-      head(p), drafted && head("q"))), make("tbody", body)),
-    drafted && make("ul.legend",
-      make("li", swatch("accepted"), "both: the guess is accepted", !P && ` (${percent(round.overlap[i])} of the time)`),
-      make("li", swatch("rejected"), "only q: rejected, the small model says it too often"),
-      make("li", swatch("residual"), `only ${p}: replacements are drawn from here`)),
+    make("table", {id: "likely"}, make("thead", make("tr", head("th", "word"),
+      head("th", make("span.line-p"), `${p}, large model`, drafted && [make("span.line-q"), "q, small model"]),
+      head("th.number", p), drafted && head("th.number", "q"))), make("tbody", body),
+      drafted && !P && make("tfoot", foot("all cut off", "rejected", ({q, both}) => q - both),
+        foot("all missing", "residual", ({over}) => over))),
+    drafted && make("ul.legend", make("li", swatch("accepted"), "both say it: the guess stays"),
+      make("li", swatch("rejected"), "too much of q: cut off, the guess is rejected"),
+      make("li", swatch("residual"), `missing from ${p}: filled with replacements`),
+      rows.at(-1).id === null && make("li", make("span.swatch.residual.hatched"), "all others: some words cut, some missing")),
+    drafted && !P && make("p", make("b", "As much is cut off as is missing: "), "p and q both add up to 100\u00a0%, and what both say "
+      + "is in each. So the pieces that are cut off fill the gaps exactly."),
     drafted && rule === "coupled" && make("p.soft", "This is how the token rule decides; here the noise does."),
     drafted && rule === "token" && drawsPanel(rows, element, counts));
 }
@@ -154,7 +164,7 @@ function pick(masses) {
 // and again. Counts fill up to p.
 function drawsPanel(rows, svg, {accepted, residual, most}) {
   const says = make("p.soft", {id: "drawn"}, "Guess from q, then keep the guess or replace it, again and again: what comes out?");
-  const name = row => row.id === null ? "another token" : quoted(row.id);
+  const name = row => row.id === null ? "another word" : quoted(row.id);
   const counts = rows.map(() => ({accepted: 0, residual: 0}));
   let n = 0, last = "";
   const drawOne = () => {
@@ -171,7 +181,7 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
   };
   const show = () => {
     counts.forEach((count, i) => {
-      const [own, other] = [count.accepted / n / most, count.residual / n / most];
+      const [own, other] = [count.accepted, count.residual].map(count => count / N_DRAWS / most);
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
       residual[i].setAttribute("width", share(other));
@@ -180,7 +190,7 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
     const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
     put("drawn", make("b", plural(n, "draw")), `: ${n - replaced} `, make("span.mark.draft", "accepted"),
       `, ${replaced} `, make("span.mark.correction", "replaced"), ". ", n < N_DRAWS ? last
-        : make("b", `Each word has come up as often as the large model says it (p), to within ${percent(gap)} of the draws.`));
+        : make("b", `Every word has filled up to p, to within ${percent(gap)} of the draws: a thousand are few; the more, the closer.`));
   };
   const start = make("button.primary", {type: "button", id: "draws", click: () => {
     cancelAnimationFrame(drawing);
@@ -208,16 +218,13 @@ $("to-draws").addEventListener("click", () => {
 
 // ---------------------------------------------------------------- the coin
 
-// Whether the text stays as it is with this coin u.
-const stays = ({kind, ratio}, u) => (u < ratio) === (kind === "draft");
-
 // A slider on the bar of min(1, p/q): dragging it says what would have happened.
 function coinSlider(item) {
   const ratio = Math.min(1, item.ratio), mark = make("span.u");
   const would = make("p.soft", {id: "would", "aria-live": "polite"},
     "The roll for this guess. Drag it, or use the arrow keys: what would have happened?");
   const show = u => {
-    mark.textContent = "u = " + number(u);
+    mark.textContent = "roll " + number(u);
     Object.assign(mark.style, {left: `clamp(2.3rem, ${share(u)}, 100% - 2.3rem)`});
   };
   const say = u => number(u) + (u < ratio ? ", accepted" : ", rejected");
@@ -225,13 +232,12 @@ function coinSlider(item) {
     "aria-label": `The roll u; accepted below ${number(ratio)}`}, item.u, say, u => {
     show(u);
     const same = u < ratio === (item.kind === "draft");
-    put("would", make("b", u < ratio ? "Below p/q: accepted. " : "Not below p/q: rejected. "),
-      same ? "The text stays as it is." : u < ratio ? "The next guess would be examined."
-        : "A replacement would be drawn from the red area.");
+    put("would", make("b", u < ratio ? "Below p/q: accepted. " : "Not below p/q: rejected. "), same ? "The text stays as it is."
+      : u < ratio ? "The next guess would be examined." : "A replacement would be drawn from the red area.");
   });
   show(item.u);
   const limit = make("span.r", {style: {left: `clamp(4.2rem, ${share(ratio)}, 100% - 4.2rem)`}},
-    `min(1, p/q) = ${number(ratio)}`);
+    `stays below p/q = ${number(ratio)}`);
   return [make("div.coin", make("i", {style: width(ratio)}), coin, mark, limit), would];
 }
 
@@ -243,8 +249,7 @@ function select(item) {
   }
   $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
   put("detail",
-    make("div.row", make("p.word", word(item.id)), make("span.verdict." + item.kind, NAMES[item.kind]),
-      make("span.soft", "round " + (item.r + 1))),
+    make("div.row", make("p.word", listed(item.id)), make("span.verdict." + item.kind, NAMES[item.kind])),
     make("p", {id: "because"}, explain(item)));
   showDistributions(item);
   put("coin-stage", hasCoin(item) && coinSlider(item));

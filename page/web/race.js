@@ -2,24 +2,25 @@
 // The large model's weights stream in from memory, once, and tokens ride along: the last one of the
 // text, and the guesses behind it. At the end stands what the pass brought.
 
-function emptyTrain(kind, says) {
-  const train = {read: make("i.read"), riders: make("span.riders"), gain: make("b.gain"), key: null};
-  train.element = make("div.train." + kind, {"aria-hidden": "true"}, make("span.soft", says),
-    make("span.weights", train.read, train.riders), train.gain);
-  return train;
+// part: of the row that it fills; seen: how much of the pass is in sight
+function weightsBar(part = 1, seen = 1) {
+  const bar = {read: make("i.read"), riders: make("span.riders"), key: null};
+  bar.element = make("span.weights", {style: {...width(part), backgroundSize: `${100 / seen}% 100%`}}, bar.read, bar.riders);
+  return bar;
 }
+const trainOf = (kind, says, bars, gain) => make("div.train." + kind, {"aria-hidden": "true"},
+  make("span.soft", says), make("span.bars", bars), gain);
 
-// Show a moment: riders [{text, kind}], progress from 0 to 1, and the gain, a text.
-function moveTrain(train, riders, progress, gain) {
+// Show a moment of a bar: riders [{text, kind}], and progress from 0 to 1.
+function moveBar(bar, riders, progress) {
   const key = riders.map(({text, kind}) => text + kind).join("|");
-  if (key !== train.key) {
-    train.key = key;
-    train.riders.replaceChildren(...riders.map(({text, kind}) =>
+  if (key !== bar.key) {
+    bar.key = key;
+    bar.riders.replaceChildren(...riders.map(({text, kind}) =>
       make("span.mark." + kind, bare(text))));
   }
-  train.read.style.width = share(progress);
-  Object.assign(train.riders.style, {left: share(progress), transform: `translateX(-${share(progress)})`});
-  train.gain.textContent = gain;
+  bar.read.style.width = share(progress);
+  Object.assign(bar.riders.style, {left: share(progress), transform: `translateX(-${share(progress)})`});
 }
 
 // ---------------------------------------------------------------- the race
@@ -29,10 +30,9 @@ function moveTrain(train, riders, progress, gain) {
 
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
 const PASS_NAMES = {
-  target: "a pass of the large model", draft: "the small model’s passes, one for each guess",
+  target: "pass of the large model", draft: "small model, one guess each",
 };
 
-const bare = text => visible(text).replace("␣", "");
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
 
 // The large model alone, in rounds without guesses.
@@ -82,36 +82,43 @@ function drawLane(lane, run) {
     return {element, end};
   });
   lane.spans = lane.tokens.map(tokenSpan);
-  // a rejected guess stands above the token that took its place
-  const body = [];
-  lane.tokens.forEach(({kind}, i) => {
-    if (kind === "rejected") return;
-    const at = lane.tokens.findIndex(token => token.kind === "rejected" && token.r === lane.tokens[i].r);
-    body.push(kind === "correction" && at >= 0
-      ? make("span.over", lane.spans[at], lane.spans[i]) : lane.spans[i]);
+  // a rejected guess stands in its place, later above the token that took it
+  const body = lane.tokens.map(({kind, r}, i) => {
+    const own = lane.tokens.findIndex(token => token.kind === "correction" && token.r === r);
+    return kind === "rejected" ? make("span.over", lane.spans[i], lane.spans[own])
+      : kind !== "correction" && lane.spans[i];
   });
-  lane.train = emptyTrain(lane.kind, "the large model’s weights, from memory");
+  lane.bar = weightsBar();
+  lane.gain = make("b.gain");
   lane.count = make("span.soft");
   lane.head = make("b.head");
   lane.flag = make("b.flag", {style: at(lane.end / race.length)}, ms(lane.end, 0));
   lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
-    make("span.soft", plainly(run.prompt)), body);
+    make("span.soft", plainly(run.prompt)), given(body));
   $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h2", lane.name), lane.count),
-    make("div.laid", lane.train.element, make("div",
+    make("div.laid", trainOf(lane.kind, "the large model’s numbers, from memory", lane.bar.element, lane.gain), make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
 }
+
+// Drawn by chance, the two texts differ.
+const isOtherText = run => isByChance(run) && !run.settings.coupled;
 
 // The headline is the median of all turns, seen or not.
 function showHeadline(run) {
   const turns = turnsOf(run), all = turns.map(({speedup}) => speedup);
   const isMeasured = all.length > 2;
   put("speedup", make("b", isMeasured ? times(median(all)) : "…"), make("span", isMeasured
-    ? `as fast${isSameText(run) ? ", same text" : ""}; median of ${all.length} turns `
-      + `(${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
-    : "both decoders are taking turns"));
+    ? `as fast${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same text" : ""}; middle of `
+      + `${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
+    : "both are taking turns"));
   put("longer", isMeasured ? times(1 + run.settings.K * medianOf(turns, "extra")) : "…");
+  put("cheap", isMeasured ? medianOf(turns, "c").toFixed(2) : "…");
+  put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
+  put("compare", isOtherText(run) ? "Each side rolls its own dice, so the two texts differ: every word has the same odds in both."
+    : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
+    : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));
 }
 
 // Lay a run out; a step of its round that is in sight, or a moment of its race, stays.
@@ -126,8 +133,6 @@ function showRace(run) {
     legendOf("draft", "rejected", "correction", "bonus", "target"));
   showHeadline(run);
   press("chance", Number(isByChance(run)));
-  $("why-noise").hidden = !run.settings.coupled;
-  $("why-rounding").hidden = isSameText(run) || isByChance(run) && !run.settings.coupled;
 }
 
 function showMoment(time) {
@@ -139,6 +144,7 @@ function showMoment(time) {
       const isGuess = now < end, isOwn = kind !== "rejected" && kind !== "unexamined";
       lane.spans[i].className = `token ${kind}${isGuess ? " ghost" : ""}`;
       lane.spans[i].hidden = now < guessed || !isGuess && kind === "unexamined";
+      if (kind === "rejected") lane.spans[i].parentElement.classList.toggle("open", isGuess && now >= guessed);
       written += isOwn && !isGuess;
     });
     const done = lane.gains.filter(({element, end}) => !element.toggleAttribute("data-later", end > now));
@@ -149,7 +155,8 @@ function showMoment(time) {
     lane.head.hidden = !lane.flag.hidden;
     const {kind, begin, end, riders} = lane.passes.find(({end}) => end > now) || lane.passes.at(-1);
     const progress = kind === "target" ? (now - begin) / (end - begin) : 0;
-    moveTrain(lane.train, riders, progress, done.at(-1)?.element.firstChild.textContent || "");
+    moveBar(lane.bar, riders, progress);
+    lane.gain.textContent = done.at(-1)?.element.firstChild.textContent || "";
   }
   showPlay();
   $("clock").value = 1000 * race.time / race.length;
@@ -157,11 +164,10 @@ function showMoment(time) {
 }
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
-
-function showSlowness() {
+const showSlowness = () => {
   $("slow-now").textContent = slowness() + " ×";
   $("slow").setAttribute("aria-valuetext", slowness() + " times");
-}
+};
 
 function showPlay() {
   $("play").textContent = race.playing ? "Pause" : race.time === 0 ? "Race"
@@ -196,10 +202,8 @@ function play() {
 
 // ---------------------------------------------------------------- one round in four steps
 
-const one = {step: 0, timer: null, frame: null,
-  train: emptyTrain("together", "With guesses: the weights of the large model stream in from memory, once for all tokens"),
-  alone: emptyTrain("alone", "Alone: the same weights stream in for one token")};
-$("round-train").append(one.train.element, one.alone.element);
+// wait: milliseconds until the race; bars: a pass with guesses, then those alone in the same time
+const one = {step: 0, timer: null, frame: null, wait: 12000, bars: []};
 
 // The round that is told: that of the telling rejection, else the first with guesses.
 function toldRound(run) {
@@ -223,22 +227,21 @@ function sayOf(round, i, step, isChance) {
   const kind = kindOf(round, i), isDone = step >= 2;
   if (step < 1 || kind === "unexamined") return isDone ? "dropped" : "";
   if (!isChance) return bare(words[i < round.accepted ? round.draft[i] : round.tokens[i]]);
-  const ratio = Math.min(1, round.p[i] / round.q[i]), u = round.coins[i] ?? null;
-  return u === null ? "" : ratio.toFixed(2) + (isDone ? `, ${u.toFixed(2)}` : "");
+  if (isDone) return kind === "draft" ? "stays" : "rejected";
+  return i in round.coins ? Math.round(100 * Math.min(1, round.p[i] / round.q[i])) + " %" : "";
 }
 
 function showLine(run, r, round, step) {
-  const isChance = isByChance(run) && !run.settings.coupled, before = run.rounds.slice(0, r);
+  const isChance = isOtherText(run), before = run.rounds.slice(0, r);
   const written = plainly(run.prompt + before.flatMap(({shown}) => shown).join("")).replace(/\n/g, "⏎");
   const tail = written.length > 34 ? "… " + written.slice(-30).replace(/^\S*\s/, "") : written;
-  const told = !step ? "" : isChance ? "p/q" + (step > 1 ? ", roll" : "") : "large model";
+  const told = !step ? "" : isChance ? step > 1 ? "the dice say" : "may stay" : "large model";
   const columns = range(Math.max(round.draft.length, round.tokens.length)).map(i => {
     const isDraft = i < round.draft.length, kind = isDraft ? kindOf(round, i) : round.sources[i];
     const guess = isDraft && make(`span.mark.${step >= 2 ? kind : "ghost"}`, bare(words[round.draft[i]]));
     const own = i === round.accepted && i < round.tokens.length && step >= 3;
     const isIn = own || kind === "draft" && step >= 2;
-    if (!isDraft && !own) return null;
-    return make("span.column", make("span.guess", guess),
+    return (isDraft || own) && make("span.column", make("span.guess", guess),
       make("span.answer" + (kind === "unexamined" ? ".dropped" : ""), isDraft && sayOf(round, i, step, isChance)),
       make("span.slot", isIn && make("span.mark." + round.sources[i], bare(round.shown[i]))));
   });
@@ -253,21 +256,36 @@ function stepWords(run, round, step) {
   const own = a < round.tokens.length && quoted(round.tokens[a]);
   const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
-    : "The large model gives it lower odds than the small one did, and the roll fell above p/q.";
+    : `The small model says ${quoted(round.draft[a])} in ${percent(round.q[a])} of all cases, the large one `
+      + `only in ${percent(round.p[a])}. So it may not always stay, and the dice said no.`;
   return [
-    ["What happens next?", `The small model has guessed ${plural(n, "token")}, which is quick. `
+    ["What happens next?", `The small model has guessed ${plural(n, "token")}, which is quick: the grey blocks. `
       + "Will the large model write them, too?"],
-    [`One pass checks all ${n}`, `The weights stream in once, and ${n + 1} tokens ride along: the last one written `
-      + `and the ${plural(n, "guess")}. At each, the large model says what should follow`
-      + (isByChance(run) ? ", and how likely it is: a guess stays with probability p/q" : "")
-      + (extra ? `. The pass takes ${times(extra)} as long as for one token.` : ".")],
+    [`One pass checks all ${n}`, `All numbers of the large model come from memory once, for ${n + 1} tokens. After each, it says `
+      + (isOtherText(run) ? "how likely the next guess is: what it would say less often than the small model may stay less often"
+        : "what should follow") + (extra ? `. The pass takes ${times(extra)} as long as for one token.` : ".")],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
         `${why}${a + 1 < n ? ` What was guessed behind it is dropped.` : ""}`],
     [`One pass, ${plural(round.tokens.length, "token")}`, !own ? "The text ends here."
-      : all ? `The same pass gives one more: ${own}. Then the next round begins.`
-      : `The same pass has already said what belongs there: ${own}. Then the next round begins.`],
+      : all ? `The same pass gives one more: ${own}. Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`
+      : `The same pass has already said what belongs there: ${own}. Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`],
   ][step];
+}
+
+// The round on a line of time: the guesses and their pass; below, passes of the large model alone.
+function drawRound(run, round) {
+  const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
+  const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
+  one.bars = [weightsBar(1 - drafting / length),
+    ...range(Math.ceil(length)).map(i => weightsBar(Math.min(1, length - i) / length, Math.min(1, length - i)))];
+  const [bar, ...alone] = one.bars.map(({element}) => element);
+  const guess = () => make("i.of-draft", {style: width(drafting / n / length)});
+  put("round-train", trainOf("together", [swatch("of-draft"), "the small model guesses; then ", swatch("of-target"),
+    "all numbers of the large model come from memory, once for all tokens"], [round.draft.map(guess), bar], gains[0]),
+  trainOf("alone", ["Alone, meanwhile: ", swatch("of-target"), "all the numbers for one token; the next cannot start before it is known"],
+    alone, gains[1]));
+  return {drafting, length, gains};
 }
 
 function showStep(step, isFirst) {
@@ -281,25 +299,28 @@ function showStep(step, isFirst) {
   const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens);
   const last = before.length ? words[before.at(-1)] : lastWord(run.prompt);
   const riders = ridersOf(last, round, round.draft.length, i => step < 2 ? "ghost" : kindOf(round, i));
-  const gain = step > 2 ? "+" + round.tokens.length : "";
-  const longer = 1 + round.draft.length * medianOf(turnsOf(run), "extra");
+  const {drafting, length, gains} = drawRound(run, round);
   cancelAnimationFrame(one.frame);
   const begin = performance.now();
   const tick = now => { // in the second step, the passes take their time
     const progress = !step ? 0 : step > 1 || still.matches ? 1 : Math.min(1, (now - begin) / 1800);
+    const time = drafting + progress * (length - drafting); // in passes of the large model alone
     showLine(run, r, round, progress < 1 ? 0 : step);
-    moveTrain(one.train, riders, progress, gain);
-    moveTrain(one.alone, riders.slice(0, 1), Math.min(1, progress * longer), step > 2 ? "+1" : "");
+    one.bars.forEach((bar, i) => moveBar(bar, !i ? riders : time < i - 1 ? [{text: "?", kind: "ghost"}]
+      : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
+    !i ? progress : clamp((time - i + 1) / Math.min(1, length - i + 1), 0, 1)));
+    gains[0].textContent = step > 2 ? "+" + round.tokens.length : "";
+    gains[1].textContent = time < 1 ? "" : "+" + Math.floor(time);
     if (step && progress < 1) one.frame = requestAnimationFrame(tick);
   };
   tick(begin);
   if (!isFirst) announce(`${heading}. ${text}`);
-  if (step === 3 && !isFirst && !still.matches) one.timer = setTimeout(play, 3500);
+  if (step === 3 && !isFirst && !still.matches) one.timer = setTimeout(play, one.wait);
 }
 
 [...$("guide").children].slice(0, 4).forEach((element, i) =>
   element.addEventListener("click", () => { showMoment(0); showStep(i); }));
 $("play").addEventListener("click", () => race.playing ? pause() : play());
 $("clock").addEventListener("input", () => { pause(); showMoment($("clock").value / 1000 * race.length); });
-$("slow").addEventListener("input", () => showSlowness());
+$("slow").addEventListener("input", showSlowness);
 showSlowness();

@@ -86,13 +86,19 @@ def test_a_round_is_guessed_checked_rejected_replaced_one_click_each(saved, name
         )
         seen.append([page.locator(f"#line .{mark}").count() for mark in marks])
         assert page.locator("#round-train .together .mark").count() == n + 1
-        assert page.locator("#round-train .alone .mark").count() == 1
+        # alone, a token rides in each pass; the next is not known before it has ended
+        passes = page.evaluate("one.bars.length - 1")
+        assert page.locator("#round-train .alone .mark").count() == passes
+        assert page.locator("#round-train .of-draft:not(.swatch)").count() == n
     rejected = int(accepted < row["examined"])
     assert seen[0] == seen[1] == [n, 0, 0, 0, 0]
     assert seen[2] == [0, accepted, rejected, accepted, 0]
     assert seen[3] == [0, accepted, rejected, accepted, rejected]
     gains = page.locator("#round-train .gain").all_inner_texts()
-    assert gains == [f"+{len(row['tokens'])}", "+1"]
+    turn = page.evaluate(
+        "[medianOf(turnsOf(state.base), 'c'), medianOf(turnsOf(state.base), 'extra')]"
+    )
+    assert gains == [f"+{len(row['tokens'])}", f"+{int(1 + n * sum(turn))}"]
     assert (
         page.locator("#question").inner_text().startswith(f"One pass, {len(row['tokens'])} token")
     )
@@ -100,7 +106,7 @@ def test_a_round_is_guessed_checked_rejected_replaced_one_click_each(saved, name
 
 def test_in_the_check_the_weights_stream_in_once_for_all_and_once_for_one(saved):
     page = saved({"reduced_motion": "no-preference"})
-    widths = "[one.train, one.alone].map(train => parseFloat(train.read.style.width))"
+    widths = "one.bars.slice(0, 2).map(bar => parseFloat(bar.read.style.width))"
     step(page, 1)
     wait_for(page, f"{widths}[0] > 5")
     together, alone = page.evaluate(widths)
@@ -114,6 +120,8 @@ def test_after_the_last_step_the_race_starts_by_itself_once(saved):
     page = saved({"reduced_motion": "no-preference"})
     for i in range(4):
         step(page, i)
+    assert page.locator("button.primary:visible").first.inner_text() == "Race"
+    assert "press Race, or wait 12 seconds" in page.locator("#says").inner_text()
     page.locator("#slow").evaluate("e => { e.value = 0 }")
     wait_for(page, "!$('lanes-pane').hidden && race.time === race.length")
     assert page.evaluate("!race.playing")
@@ -142,7 +150,7 @@ def test_a_race_ends_with_both_texts_and_what_each_pass_brought(saved, name):
         "[state.base.rounds, state.base.alone, state.base.prompt]"
     )
     gains = page.evaluate(
-        "race.lanes.map(lane => lane.gains.map(({element}) => element.innerText))"
+        "race.lanes.map(lane => lane.gains.map(({element}) => element.textContent))"
     )
     assert gains[0] == ["+1"] * len(alone["tokens"])
     assert gains[1] == [f"+{len(one['tokens'])}" for one in rounds]
@@ -174,6 +182,28 @@ def test_rejected_guesses_stand_above_the_line(saved):
             above = rejected.nth(i).bounding_box()
             below = page.locator(f"{group} .over .correction").nth(i).bounding_box()
             assert above["y"] + above["height"] <= below["y"] + 4
+
+
+def test_guesses_stand_in_the_order_of_reading_until_their_pass_ends(saved):
+    page = saved(temperature=1.0)
+    page.locator("#play").click()
+    r, row = next(
+        (r, row)
+        for r, row in enumerate(page.evaluate("state.base.rounds"))
+        if row["accepted"] < row["examined"] < len(row["draft"])
+    )
+    page.evaluate(f"""showMoment(race.lanes[1].passes.filter(
+        ({{kind}}) => kind === "target")[{r}].end * .9999)""")
+    # a rejected guess stands like the others, and what replaces it takes no place
+    places = page.locator("#lanes .ghost:visible .mark").evaluate_all(
+        "all => all.map(e => [e.textContent, e.getBoundingClientRect()])"
+    )
+    guesses = page.evaluate("ids => ids.map(id => plainly(words[id]).trim())", row["draft"])
+    assert [text.strip() for text, _ in places] == guesses
+    assert len({box["height"] for _, box in places}) == 1
+    assert page.locator("#lanes .over.open .correction:visible").count() == 0
+    page.evaluate("showMoment(race.length)")
+    assert page.locator("#lanes .over.open").count() == 0
 
 
 def test_the_race_is_paused_slowed_and_moved(saved):
@@ -220,11 +250,18 @@ def test_the_headline_is_the_median_of_the_turns_with_their_range(saved):
 def test_the_page_says_why_both_texts_are_the_same_or_are_not(saved):
     page = saved()
     why = lambda: page.locator("#about").inner_text()
-    assert "a guess stays only where" in why() and "comes up exactly as often" in why()
-    assert "rounds differently" not in why()
+    assert "a guess stays only where" in why() and "As much is cut off as is missing" in why()
+    page.locator("#play").click()
+    below = lambda: page.locator("#compare").inner_text()
+    assert "the same text, word for word" in below()
     # rounding can part two texts of the likeliest words
     page.evaluate("state.base.alone.tokens.pop(); showRace(state.base)")
-    assert "rounds differently" in why()
+    assert "rounds differently" in below()
+    # drawn by chance, the odds are the same, and the top line says so
+    assert page.locator("#same").inner_text() == "Same text, sooner."
+    page.get_by_role("button", name="drawn by chance").click()
+    assert "same odds in both" in below()  # the race stays in sight
+    assert page.locator("#same").inner_text() == "Same odds for every word, sooner."
 
 
 def test_the_other_way_to_choose_words_is_one_click_away_and_moves_nothing(saved):
@@ -236,7 +273,7 @@ def test_the_other_way_to_choose_words_is_one_click_away_and_moves_nothing(saved
         assert page.evaluate("isByChance(state.base)") == chance
         assert button.get_attribute("aria-pressed") == "true"
         assert page.locator("#question").inner_text() == "What happens next?"
-        places.append(page.evaluate("$('chance').offsetTop - $('about').offsetTop"))
+        places.append(page.evaluate("$('chance').offsetTop - $('stage').offsetTop"))
         assert page.evaluate("isByChance(state.run)")  # the microscope stays
     assert places[0] == places[1]
 
@@ -277,7 +314,7 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         p, q, u = row["p"][i], row["q"][i], row["coins"][i]
         shown = page.locator("#likely .chosen td.number").all_inner_texts()
         assert shown == [percent(p), percent(q)]
-        assert page.locator(".coin .u").inner_text() == f"u = {number(u)}"
+        assert page.locator(".coin .u").inner_text() == f"roll {number(u)}"
         because = page.locator("#because").inner_text()
         assert f"p = {number(p)}" in because and f"q = {number(q)}" in because
         assert page.locator(".verdict").inner_text() == verdict
@@ -308,12 +345,21 @@ def test_the_areas_of_the_picture_are_those_of_p_and_q(saved, kind):
             ("rejected", both, q),
             ("residual", both, p),
         ):
-            expected += [(name, i / len(rows), low / most, (high - low) / most)] * (high > low)
+            expected += [(name, (i + 0.1) / len(rows), low / most, (high - low) / most)] * (
+                high > low
+            )
     assert [row[0] for row in drawn] == [row[0] for row in expected]
     for (_, *found), (_, *right) in zip(drawn, expected):
         assert found == approx(right, abs=0.01)
     picture = page.locator(".areas").bounding_box()
     assert picture["width"] > 800  # the main figure
+    # what is cut off and what is missing, each end to end: they are equally long
+    if kind != "correction":
+        totals = page.locator(".pieces").evaluate_all("""all => all.map(row =>
+            sum([...row.querySelectorAll("i")].map(e => e.getBoundingClientRect().width)))""")
+        assert totals == approx(
+            [(1 - overlap) / max(most, 1.3 * (1 - overlap)) * picture["width"]] * 2, rel=0.02
+        )
 
 
 @pytest.mark.parametrize("width", [360, 1440])
@@ -332,7 +378,7 @@ def test_a_thousand_draws_by_the_rule_fill_up_to_p(saved, width):
         assert replaced == approx(row["over"], abs=spread)
     assert sum(map(sum, drawn)) * most == approx(1, abs=2e-3)
     said = page.locator("#drawn").inner_text()
-    assert said.startswith("1000 draws") and "as often as the large model" in said
+    assert said.startswith("1000 draws") and "filled up to p" in said
     assert page.locator(".areas").bounding_box()["width"] > width / 2
 
 
