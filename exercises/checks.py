@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import replace
 from functools import wraps
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -109,7 +109,7 @@ def check_speedup_5(answer: Callable) -> str:
     return ""
 
 
-def stop(problem: str) -> None:
+def stop(problem: str) -> NoReturn:
     """What a TableModel does that is called wrongly."""
     raise WrongAnswer(problem)
 

@@ -88,7 +88,7 @@ def find(program: str) -> tuple[Callable, None, str]:
         if callable(value) and getattr(value, "__module__", "") == module.__name__
     }
     if not name:
-        named = [key for key in ("speculative", "verify") if key in functions]
+        named: list[str] = [key for key in ("speculative", "verify") if key in functions]
         possible = named or [key for key, value in functions.items() if has_form(value)]
         if not named and len(possible) != 1:
             raise ValueError(f"{path}: expected {path}:FUNCTION, of {', '.join(functions)}")

@@ -9,9 +9,9 @@ Nothing is estimated: the error is that of adding floats.
 import sys
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,8 @@ class Undecidable(BaseException):
     """
 
 
-class Choice(NamedTuple):
+@dataclass(frozen=True)
+class Choice:
     """One random choice of a branch: it took index options[position] of the weights."""
 
     label: str
@@ -57,12 +58,12 @@ class Branch:
     problem: str = ""
     symbolic: bool = False  # whether there were symbolic numbers (noise.py)
 
-    def stop(self, problem: str):
+    def stop(self, problem: str) -> NoReturn:
         """Raise Undecidable, and remember it: the examined code may have a bare `except`."""
         self.problem = self.problem or problem
         raise Undecidable(problem)
 
-    def choose(self, weights: Sequence[float], label: str) -> int:
+    def choose(self, weights: Iterable[float], label: str) -> int:
         """Choose an index in proportion to the weights. The label tells a reader what it was."""
         numbers = [float(weight) for weight in weights]
         total, n_made = sum(numbers), len(self.choices)
@@ -91,10 +92,10 @@ class Branch:
 
     def accept(self, ratio: float) -> bool:
         """Toss a biased coin, as sampling.Rng.accept does."""
-        ratio = to_row(np.reshape(ratio, -1))
-        if ratio is None or len(ratio) != 1 or np.isnan(ratio[0]):
-            self.stop(f"accept({format_row(ratio)}): expected a number")
-        r = min(max(float(ratio[0]), 0.0), 1.0)
+        row = to_row(np.reshape(ratio, -1))
+        if row is None or len(row) != 1 or np.isnan(row[0]):
+            self.stop(f"accept({format_row(row)}): expected a number")
+        r = min(max(float(row[0]), 0.0), 1.0)
         return self.choose([r, 1 - r], "coin") == 0
 
 
@@ -103,7 +104,7 @@ class RealBranch(Branch):
 
     rng = np.random.default_rng()
 
-    def choose(self, weights: Sequence[float], label: str) -> int:
+    def choose(self, weights: Iterable[float], label: str) -> int:
         cumulative = np.cumsum(np.asarray(weights, float))
         return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
@@ -173,7 +174,7 @@ def branches(
     file: whose steps are counted, so that an endless loop ends
     Raises Undecidable if a run raises, does not end, or does something else the next time.
     """
-    script: Sequence[Choice] | None = ()
+    script: Sequence[Choice] = ()
     for n in range(most):
         outcome, branch = take(run, script, file)
         for _ in range(4 if n < 10 else n % 10 == 0):
@@ -182,18 +183,18 @@ def branches(
                 raise Undecidable(STATE)
         yield outcome, branch
         script = next_script(branch.choices)
-        if script is None:
+        if not script:
             return
     raise Undecidable(f"more than {most:,} branches")
 
 
-def next_script(choices: Sequence[Choice]) -> list[Choice] | None:
-    """The choices up to the last that has an option left, which it takes; None without any."""
+def next_script(choices: Sequence[Choice]) -> list[Choice]:
+    """The choices up to the last that has an option left, which it takes; [] without any."""
     for n in reversed(range(len(choices))):
         choice = choices[n]
         if choice.position + 1 < len(choice.options):
-            return [*choices[:n], choice._replace(position=choice.position + 1)]
-    return None
+            return [*choices[:n], replace(choice, position=choice.position + 1)]
+    return []
 
 
 def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:

@@ -472,11 +472,12 @@ def measure(mistake: Mistake) -> dict[str, Any]:
     counts, too.
     """
     config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
-    target: Any
-    target, draft = (  # at the usual scale, 0.02, all distributions would be nearly uniform
+    models = (  # at the usual scale, 0.02, all distributions would be nearly uniform
         random_model(config, get_backend(), float, seed, scale=0.8)
         for seed in (1, mistake.draft_seed)
     )
+    target: Any
+    target, draft = models
     target = Grammar(target, END, 1) if mistake.grammar else target
     length, to_probs = min(mistake.n_tokens, mistake.n_free), mistake.to_probs
     is_done = (lambda new: new[-1] == END) if mistake.stop else sampling.never

@@ -277,7 +277,7 @@ def race(a: Number, b: Number) -> bool:
         for mass in (0.2, 0.5, 0.8):
             t = leader.quantile(mass)
             powers = [log_probability(number, t, largest) for number in (a, b)]
-            ratios.append(np.divide(*powers))
+            ratios.append(np.divide(powers[0], powers[1]))
         if 0 < max(ratios) <= min(ratios) * (1 + NEGLIGIBLE) < math.inf:
             shares[largest] = 1 - 1 / (1 + ratios[1])
     if not shares:
@@ -407,7 +407,7 @@ def choices(draw, population, weights=None, *, cum_weights=None, k=1):
 
 
 REAL_CHOICE = np.random.RandomState(0).choice
-NUMPY = {
+NUMPY: dict[str, Callable] = {
     "random": lambda draw, size=None, dtype=float: fill(draw, size),
     "rand": lambda draw, *size: fill(draw, size or None),
     "uniform": uniform,
@@ -422,7 +422,7 @@ NUMPY = {
 }
 SYNONYMS = dict.fromkeys(("ranf", "sample"), "random_sample")  # functions of numpy.random only
 NUMPY |= dict.fromkeys(("random_sample", *SYNONYMS), NUMPY["random"])
-PYTHON = {
+PYTHON: dict[str, Callable] = {
     "random": lambda draw: draw(),
     "uniform": uniform,
     "expovariate": lambda draw, lambd=1.0: exponential(draw, 1 / lambd),
@@ -435,10 +435,11 @@ PYTHON = {
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (module or class, name, what replaces it) for everything that draws."""
-    for module, real, followed in (
+    sources: list[tuple[Any, Any, dict[str, Callable]]] = [
         (np.random, np.random.mtrand._rand, NUMPY),
-        (random, random._inst, PYTHON),
-    ):
+        (random, random._inst, PYTHON),  # type: ignore[attr-defined]
+    ]
+    for module, real, followed in sources:
         source = Source(real, followed)
         for name in dir(module):
             bound_to = getattr(getattr(module, name), "__self__", None)

@@ -10,7 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -141,7 +141,9 @@ class TableModel:
     passes: calls that gave a row for the first new token or a later one
     """
 
-    def __init__(self, model: Model, prompt: Text, stop: Callable[[str], Any], dtype: type = float):
+    def __init__(
+        self, model: Model, prompt: Text, stop: Callable[[str], NoReturn], dtype: type = float
+    ):
         self.model, self.prompt, self.stop, self.dtype = model, prompt, stop, dtype
         self.n_vocab, self.n_calls, self.passes = len(model(())), 0, 0
         self.n_read = 0  # tokens, of all calls
@@ -181,19 +183,21 @@ class TableModel:
 
 
 def tokens_of(
-    result: Any, n_vocab: int, stop: Callable[[str], Any], event="it returns"
+    result: Any, n_vocab: int, stop: Callable[[str], NoReturn], event="it returns"
 ) -> list[int]:
     """Convert tokens of any integer type to a list of ints."""
     try:
         tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in result]
+        if all(0 <= token < n_vocab for token in tokens):
+            return tokens
     except (TypeError, ValueError):
-        tokens = None
-    if tokens is None or not all(0 <= token < n_vocab for token in tokens):
-        stop(f"{event} {result!r}: expected tokens below {n_vocab}")
-    return tokens
+        pass
+    stop(f"{event} {result!r}: expected tokens below {n_vocab}")
 
 
-def round_of(result: Any, draft: list[int], n_vocab: int, stop: Callable[[str], Any]) -> list[int]:
+def round_of(
+    result: Any, draft: list[int], n_vocab: int, stop: Callable[[str], NoReturn]
+) -> list[int]:
     """The tokens of a round, from what a rule returned: a tuple (number accepted, next token), or
     the tokens themselves.
     """
@@ -331,8 +335,8 @@ def confirm(
     wrong |= dict(runs=N_RUNS, measured=measured, z_right=z_right, z_yours=z_yours)
     if abs(z_right) >= 5 and abs(z_yours) <= 4:
         return ""
-    found = f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
-    return f"{found}: it keeps state, has a fixed seed, or was not followed rightly"
+    differs = f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
+    return f"{differs}: it keeps state, has a fixed seed, or was not followed rightly"
 
 
 def names_of(function: Callable) -> set[str]:
@@ -354,7 +358,7 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
             "and sample, accept, rng or end after these"
         )
 
-    generator = Source(np.random.default_rng(), NUMPY)
+    generator: Any = Source(np.random.default_rng(), NUMPY)
 
     def call(*arguments, branch: Branch, end: int | None = None) -> Any:
         offered: dict[str, Any] = dict(sample=branch.sample, accept=branch.accept, end=end)
