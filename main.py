@@ -24,6 +24,8 @@ try:
         median_turn,
     )
     from sampling import SamplingParams
+except KeyboardInterrupt:
+    sys.exit(130)
 except ModuleNotFoundError as missing:
     print(f"error: {missing.name} is not installed: pip install {missing.name}", file=sys.stderr)
     sys.exit(2)

@@ -6,7 +6,6 @@ docs/benchmarks.md explains the method and the columns.
 import itertools
 import warnings
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 from json import dumps
 from pathlib import Path
@@ -31,6 +30,7 @@ from utils import get_backend, load_models
 # flags that decide all rows alike; the others are columns, or decide nothing
 SETTINGS = ["top_k", "top_p", "n_prompts", "n_tokens_to_generate", "repeats", "seed", "weights"]
 SETTINGS += ["synthetic_acceptance", "backend"]
+MOST_VALUES = 1000  # of a list such as 1..6
 
 
 def benchmark(
@@ -111,31 +111,31 @@ def benchmark(
     texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
     variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
     rows = []
-    with line_writer(out, "x") if out else nullcontext() as write:
-        for name in read_list("target_model_size", target_model_size):
-            target, models, encoder = load(name, drafts, models_dir, backend, weights)
-            ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
-            for to_probs, n_texts in itertools.product(params, batch_sizes):
-                batches = batches_of(ids, n_texts)
-                how = n_tokens_to_generate, to_probs, synthetic_acceptance
-                decode = partial(decode_texts, target, models, *how)
-                runs = measure_in_turns(decode, variants, batches, repeats, seed)
-                comparable = to_probs.greedy and not synthetic_acceptance
-                for variant in variants[1:]:
-                    draft, k, rule = variant
-                    bug = comparable and has_bug(target, batches, runs, variant)
-                    case = {
-                        "target": Path(name).name,
-                        "draft": Path(draft).name,
-                        "temperature": to_probs.temperature,
-                        "verification": rule,
-                        "batch_size": n_texts,
-                        "K": k,
-                    }
-                    rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
-                    if json:
-                        print(dumps(rows[-1]), flush=True)
-                    if write:
+    for name in read_list("target_model_size", target_model_size):
+        target, models, encoder = load(name, drafts, models_dir, backend, weights)
+        ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
+        for to_probs, n_texts in itertools.product(params, batch_sizes):
+            batches = batches_of(ids, n_texts)
+            how = n_tokens_to_generate, to_probs, synthetic_acceptance
+            decode = partial(decode_texts, target, models, *how)
+            runs = measure_in_turns(decode, variants, batches, repeats, seed)
+            comparable = to_probs.greedy and not synthetic_acceptance
+            for variant in variants[1:]:
+                draft, k, rule = variant
+                bug = comparable and has_bug(target, batches, runs, variant)
+                case = {
+                    "target": Path(name).name,
+                    "draft": Path(draft).name,
+                    "temperature": to_probs.temperature,
+                    "verification": rule,
+                    "batch_size": n_texts,
+                    "K": k,
+                }
+                rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
+                if json:
+                    print(dumps(rows[-1]), flush=True)
+                if out:
+                    with line_writer(out) as write:
                         write(dumps(rows[-1]))
     if not json:
         print(to_markdown(rows))
@@ -150,10 +150,15 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
-            values += range(int(first), int(last) + 1) if dots and kind is int else [kind(part)]
+            if dots and kind is int:
+                values += range(int(first), min(int(last), int(first) + MOST_VALUES) + 1)
+            else:
+                values.append(kind(part))
         values[0]  # 4..1 has none
     except (ValueError, IndexError):
         raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4") from None
+    if len(values) > MOST_VALUES:
+        raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
     return list(dict.fromkeys(values))
 
 

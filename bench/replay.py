@@ -15,6 +15,7 @@ from bench.table import markdown_table, number
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
+from cli.prompts import read_lines
 from decoding.decode import HEADS, NGRAM
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
@@ -76,10 +77,8 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
     """Read (prompt, text) of each line of a file, as token ids. Equal ones count once: they tell
     nothing new. Raises ValueError for a line without them, or a file without lines.
     """
-    with open(path, encoding="utf-8-sig") as file:
-        lines = [line for line in file if line.strip()]
     texts: dict[tuple, tuple[list[int], list[int]]] = {}
-    for n, line in enumerate(lines, 1):
+    for n, line in enumerate(read_lines(path), 1):
         try:
             record = loads(line)
             if "error" in record:  # a prompt that batch refused
@@ -91,9 +90,10 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
                 output = next(record[name] for name in OUTPUTS if name in record)
                 prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
                 text = encoder.encode(output)
-            if not text or not 0 <= min(prompt + text) <= max(prompt + text) < encoder.n_vocab:
+            are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in prompt + text)
+            if not prompt or not text or not are_ids:
                 raise ValueError("no text, or ids of another vocabulary")
-        except (ValueError, TypeError, AttributeError, LookupError, StopIteration):
+        except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
             expected = f"expected what batch writes, or a JSON object with prompt and {OUTPUTS[0]}"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
         texts[(*prompt, None, *text)] = prompt, text

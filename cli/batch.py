@@ -96,7 +96,7 @@ def batch(
             map_groups = stack.enter_context(connect(cluster))
         write: Callable = partial(print, flush=True)
         if out:
-            write = stack.enter_context(line_writer(out, "a"))
+            write = stack.enter_context(line_writer(out))
         bar = stack.enter_context(tqdm(total=len(jobs), initial=n_done, disable=None))
         for line in chain.from_iterable(map_groups(work, groups)):
             write(json.dumps(line))

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 
 def require_new(path: str | Path, *endings: str) -> Path:
@@ -32,9 +31,9 @@ def named(path: str | Path) -> Iterator[None]:
 
 
 @contextmanager
-def line_writer(path: str | Path, mode: Literal["a", "x"]) -> Iterator[Callable[[str], None]]:
+def line_writer(path: str | Path) -> Iterator[Callable[[str], None]]:
     """Open a file, and yield a function that adds a line to it. Nothing waits in a buffer."""
-    with open(path, f"{mode}b", buffering=0) as file:
+    with open(path, "ab", buffering=0) as file:
 
         def write(line: str) -> None:
             rest = f"{line}\n".encode()

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,17 +20,23 @@ def read_prompts(path: str | Path) -> list[str]:
     counts. What `generate --json` and `batch` wrote is read, too: its prompt is in its settings.
     Raises ValueError for a line without a prompt, or a file without lines.
     """
+    lines = read_lines(path)
+    if not lines[0].startswith("{"):
+        return lines
+    return [prompt_of(line, f"{path}, prompt {n}") for n, line in enumerate(lines, 1)]
+
+
+def read_lines(path: str | Path) -> list[str]:
+    """The lines of a text file that hold anything. Raises ValueError if there are none."""
     path = Path(path)
     with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
         try:
             lines = [line.rstrip("\r\n") for line in file if line.strip()]
-        except (UnicodeDecodeError, EOFError, gzip.BadGzipFile) as error:
+        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
             raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
     if not lines:
-        raise ValueError(f"{path}: expected prompts, one a line")
-    if not lines[0].startswith("{"):
-        return lines
-    return [prompt_of(line, f"{path}, prompt {n}") for n, line in enumerate(lines, 1)]
+        raise ValueError(f"{path}: expected prompts or texts, one a line")
+    return lines
 
 
 def prompt_of(line: str, where: str) -> str:

@@ -73,6 +73,8 @@ def test_a_table_for_people(pair, tmp_path, capsys):
     "hello", "[1]", "{}", '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
     '{"prompt": "a", "output": ""}', '{"settings": {}, "speculative": {"token_ids": [1]}}',
     '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}',
+    '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [1.5]}}',
+    '{"settings": {}, "prompt_token_ids": [], "speculative": {"token_ids": [1]}}', "[" * 100000,
 ])  # fmt: skip
 def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
     encoder = load_pair("17M", "ngram", str(pair))[2]
@@ -84,6 +86,7 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
 
 @pytest.mark.parametrize("flags, shown", [
     ({"K": "0"}, "--K 0"),
+    ({"K": "1..999999999999"}, "at most 1000 values"),
     ({"draft_model_size": "eagle"}, "a head needs to see its target"),
     ({"draft_model_size": "other words"}, "different vocabularies"),
 ])  # fmt: skip

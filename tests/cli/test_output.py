@@ -41,7 +41,7 @@ def test_a_full_disk_is_an_error_of_the_file(tmp_path, full_disk):
     with full_disk(10):
         with pytest.raises(OSError) as of_a_whole_file, new_file(path) as temporary:
             temporary.write_text("more than 10 bytes")
-        with pytest.raises(OSError) as of_a_line, line_writer(path, "x") as write:
+        with pytest.raises(OSError) as of_a_line, line_writer(path) as write:
             write("7 bytes")
             write("7 bytes")
     assert of_a_whole_file.value.filename == of_a_line.value.filename == str(path)

@@ -96,6 +96,8 @@ def test_k_auto_learns_anew_in_each_text(monkeypatch):
 def test_what_cannot_be_used(how, said):
     with pytest.raises(ValueError, match=f"^{said}.*expected"):
         list(rounds_of(**how))
+    with pytest.raises(ValueError, match=f"^{said}.*expected"):  # at once, by either decoder
+        begin("autoregressive", TARGET, None, ENCODER, [1], **{"n_tokens": 9} | how)
 
 
 def test_a_prompt_leaves_room_for_a_token():

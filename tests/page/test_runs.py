@@ -104,6 +104,12 @@ def test_the_form_asks_for_the_settings_and_allows_their_defaults():
         assert read_number(name, SETTINGS[name]) == SETTINGS[name]
 
 
+@pytest.mark.parametrize("value", [10**400, float("inf"), float("nan"), True, "1", None, -1])
+def test_a_number_that_cannot_be_used_is_refused(value):
+    with pytest.raises(ValueError, match="^seed .*: expected a number from 0 to"):
+        read_number("seed", value)
+
+
 def test_a_request_changes_no_setting_but_those_of_the_form():
     body = b'{"prompt": "a", "n_tokens_to_generate": 5, "K": 2, "temperature": 1, "top_k": 0, '
     body += b'"top_p": 1, "seed": 3, "target_model_size": "/etc", "stop": "x"}'
