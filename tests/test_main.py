@@ -207,7 +207,7 @@ def test_the_context_ends_a_text(as_json, n_prompt, n, n_made):
         ("--draft_model_size=9B", ["9B", "17M"]),
         ("--draft_model_size=eagle", ["eagle.safetensors: choose another draft"]),
         ("--draft_model_size=otherwords", ["different vocabularies"]),
-        ("--models_dir=none", ["none", "17M"]),
+        ("--models_dir=none", ["17M", "none (which is no folder)"]),
         ("--target_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
         ("--draft_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
         ("--draft_model_size=huge --trace --temperature=1 --coupled", ["NaN or infinite"]),
