@@ -30,7 +30,7 @@ except ModuleNotFoundError as missing:
     print(f"error: {missing.name} is not installed: pip install {missing.name}", file=sys.stderr)
     sys.exit(2)
 
-VERSION = "1.0.0"
+VERSION = "2.0.0"
 N_TURNS = 3  # of both decoders; one if they take longer than this many seconds
 LONG = 5.0
 
