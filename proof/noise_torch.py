@@ -173,8 +173,9 @@ def bernoulli(draw, p, *args, generator=None, **kwargs):
     return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
 
 
-def randint(draw, low, high, size=None, **kwargs):
-    low, high, size = (0, low, high) if size is None else (low, high, size)
+def randint(draw, *bounds, size=None, **kwargs):
+    (*low, high), size = (bounds, size) if size is not None else (bounds[:-1], bounds[-1])
+    low = low[0] if low else 0
     drawn = fill(lambda: low + pick(draw, [1] * (high - low)), tuple(size))
     return torch.as_tensor(drawn.astype(int))
 

@@ -261,16 +261,18 @@ def prove(
         sample, accept, rng and end are given to it by name; any others need defaults. A rule
         returns a tuple (number accepted, next token), or the tokens of the round; a loop returns
         the new tokens
-    cases: those of proof/cases.py if None
+    cases: those of proof/cases.py if None; of them, without a parameter end, those without an end
     to_probs: what the function does with each row of a model before it samples, such as top-k
     Raises ValueError for a function of another form.
     """
     started = time.perf_counter()
     form, call = caller(function)
     if cases is None:
-        has_end = "end" in names_of(function)
-        loops = [case for case in LOOP_CASES if has_end or case.end is None]
-        cases = RULE_CASES if form is rule_text else loops
+        cases = RULE_CASES if form is rule_text else LOOP_CASES
+    if "end" not in names_of(function):  # it has not been told of one
+        cases = [case for case in cases if case.end is None]
+    if not cases:
+        raise ValueError("expected a parameter end, or a case without an end")
     file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
     results, left = [], MOST_BRANCHES
     for case in cases:

@@ -159,6 +159,17 @@ def test_what_is_written_beyond_n_tokens_does_not_count():
     assert prove(long, [case for case in LOOP_CASES if case.name == "K = 2"])["verdict"] == "exact"
 
 
+def test_a_loop_is_told_of_an_end_or_judged_without_one():
+    def endless(target, draft_model, ids, n_tokens, K, sample, accept):
+        return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+
+    cases = [case for case in LOOP_CASES if case.name in ("K = 1", "end")]
+    result = prove(endless, cases)
+    assert result["verdict"] == "exact" and len(result["cases"]) == 1
+    with pytest.raises(ValueError, match="end"):
+        prove(endless, cases[1:])
+
+
 def test_of_no_round_can_more_be_kept_than_by_block_verification():
     for case in RULE_CASES:
         assert drafts_kept(case, block=False) <= drafts_kept(case, block=True) + 1e-12

@@ -1,0 +1,69 @@
+"""What the adapters share: a program from the reader's own clone, and a table as a causal model."""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from proof.cases import LOOP_CASES
+
+# where a run is short: these programs draft beyond the end of a text, and draw what they do not use
+CASES = [case for case in LOOP_CASES if 1 < case.n_tokens <= 3 and case.n_vocab == 3]
+
+OURS = Path(__file__).parents[2]
+
+
+class Stub(ModuleType):
+    """A module that is not needed: what is imported from it can be called, and does nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return None if name.startswith("__") else Stub(name)
+
+    def __call__(self, *_, **__) -> Any:
+        return self
+
+
+def program(name: str, stubs: Sequence[str] = ()) -> ModuleType:
+    """Import the module `name` from the clone whose folder the environment's CLONE names, as it is.
+
+    stubs: modules that it imports, and that what is judged does not need
+    """
+    root = Path(os.environ.get("CLONE", "")).expanduser().resolve()
+    if not any((root / name.replace(".", "/")).with_suffix(end).exists() for end in ("", ".py")):
+        raise ValueError(f"{root} has no {name}: expected CLONE=the folder of a clone")
+    theirs = {path.stem for path in root.iterdir()} | set(stubs)
+    before = dict(sys.modules)
+    for known in before:  # ours may have the same names
+        if known in theirs or known.partition(".")[0] in theirs:
+            del sys.modules[known]
+    for stub in stubs:
+        sys.modules[stub] = Stub(stub)
+        sys.modules[stub].__path__ = [str(root / stub.replace(".", "/"))]
+    paths = list(sys.path)
+    sys.path[:] = [str(root), *(path for path in paths if Path(path).resolve() != OURS)]
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.path[:] = paths
+        sys.modules.update(before)
+
+
+class CausalLM:
+    """A model of `prove` with the interface of one in transformers; without a cache."""
+
+    def __init__(self, model: Any):
+        import torch
+
+        self.model, self.device = model, torch.device("cpu")
+        self.config = SimpleNamespace(vocab_size=model.n_vocab, max_position_embeddings=99)
+
+    def __call__(self, input_ids: Any, **_) -> Any:
+        import torch
+
+        rows = torch.tensor(np.array(self.model(input_ids[0].tolist()), float)).log()
+        return SimpleNamespace(logits=rows[None], past_key_values=None)
