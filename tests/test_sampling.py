@@ -331,6 +331,15 @@ def test_a_drafter_that_breaks_its_word_is_refused_in_one_line(n_more, rows_more
         run(12, 3, drafter=Wrong(TINY.n_vocab), rule=rule)
 
 
+@pytest.mark.parametrize("rule", RULES)
+def test_rows_of_q_beyond_the_draft_do_not_count(rule):
+    """The loop lets no drafter hand them over; who calls a rule may."""
+    p, q = np.random.default_rng(0).dirichlet(np.ones(4), (2, 3))
+    for seed in range(50):
+        two, three = (RULES[rule]([1, 2], p, q[:n], Rng(seed)) for n in (2, 3))
+        assert two == three
+
+
 @pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])
 def test_a_round_holds_what_the_rule_was_given_and_said(drafter):
     asked = []
