@@ -136,8 +136,8 @@ function showDistributions({round, i, id, kind}) {
     make("table", {id: "likely"}, make("thead", make("tr", head("th", "word"),
       head("th", make("span.line-p"), `${p}, large model`, drafted && [make("span.line-q"), "q, small model"]),
       head("th.number", p), drafted && head("th.number", "q"))), make("tbody", body),
-      drafted && !P && make("tfoot", foot("all cut off", "rejected", ({q, both}) => q - both),
-        foot("all missing", "residual", ({over}) => over))),
+      drafted && !P && make("tfoot", foot("cut off", "rejected", ({q, both}) => q - both),
+        foot("missing", "residual", ({over}) => over))),
     drafted && make("ul.legend", make("li", swatch("accepted"), "both say it: the guess stays"),
       make("li", swatch("rejected"), "too much of q: cut off, the guess is rejected"),
       make("li", swatch("residual"), `missing from ${p}: filled with replacements`),
@@ -171,11 +171,11 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
     const guess = pick(rows.map(({q}) => q)), {q, both} = rows[guess];
     if (Math.random() * q < both) {
       counts[guess].accepted++;
-      last = `${name(rows[guess])} guessed and accepted.`;
+      last = `Last: ${name(rows[guess])} guessed and accepted.`;
     } else {
       const instead = pick(rows.map(({over}) => over));
       counts[instead].residual++;
-      last = `${name(rows[guess])} guessed and rejected, ${name(rows[instead])} in its place.`;
+      last = `Last: ${name(rows[guess])} guessed and rejected, ${name(rows[instead])} in its place.`;
     }
     n++;
   };

@@ -20,7 +20,7 @@ function moveBar(bar, riders, progress) {
       make("span.mark." + kind, bare(text))));
   }
   bar.read.style.width = share(progress);
-  Object.assign(bar.riders.style, {left: share(progress), transform: `translateX(-${share(progress)})`});
+  bar.riders.style.transform = `translateX(calc(${clamp(progress, 0, 1)} * (100cqw + .5rem) - ${share(progress)}))`;
 }
 
 // ---------------------------------------------------------------- the race
@@ -171,7 +171,7 @@ const showSlowness = () => {
 
 function showPlay() {
   $("play").textContent = race.playing ? "Pause" : race.time === 0 ? "Race"
-    : race.time < race.length ? "Go on" : "Race again";
+    : race.time < race.length ? "Go on" : "Again";
 }
 
 function pause() {
@@ -235,7 +235,7 @@ function showLine(run, r, round, step) {
   const isChance = isOtherText(run), before = run.rounds.slice(0, r);
   const written = plainly(run.prompt + before.flatMap(({shown}) => shown).join("")).replace(/\n/g, "⏎");
   const tail = written.length > 34 ? "… " + written.slice(-30).replace(/^\S*\s/, "") : written;
-  const told = !step ? "" : isChance ? step > 1 ? "the dice say" : "may stay" : "large model";
+  const told = !step ? "" : isChance ? step > 1 ? "the dice say" : "stays in" : "large model";
   const columns = range(Math.max(round.draft.length, round.tokens.length)).map(i => {
     const isDraft = i < round.draft.length, kind = isDraft ? kindOf(round, i) : round.sources[i];
     const guess = isDraft && make(`span.mark.${step >= 2 ? kind : "ghost"}`, bare(words[round.draft[i]]));
@@ -262,7 +262,7 @@ function stepWords(run, round, step) {
     ["What happens next?", `The small model has guessed ${plural(n, "token")}, which is quick: the grey blocks. `
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `All numbers of the large model come from memory once, for ${n + 1} tokens. After each, it says `
-      + (isOtherText(run) ? "how likely the next guess is: what it would say less often than the small model may stay less often"
+      + (isOtherText(run) ? "how likely the next guess is. Where the small model finds it likelier, the guess stays only in some cases"
         : "what should follow") + (extra ? `. The pass takes ${times(extra)} as long as for one token.` : ".")],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,

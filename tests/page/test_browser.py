@@ -125,7 +125,7 @@ def test_after_the_last_step_the_race_starts_by_itself_once(saved):
     page.locator("#slow").evaluate("e => { e.value = 0 }")
     wait_for(page, "!$('lanes-pane').hidden && race.time === race.length")
     assert page.evaluate("!race.playing")
-    assert page.locator("#play").inner_text() == "Race again"
+    assert page.locator("#play").inner_text() == "Again"
 
 
 def test_the_round_that_is_told_replaces_a_whole_word_by_another(saved):
