@@ -156,5 +156,7 @@ def require_file(reply: requests.Response, resumed: bool):
         raise Missing(f"{reply.request.path_url.rpartition('/')[2]}: the server answers {status}")
     if status != (206 if resumed else 200):
         raise Retry(f"the server answers {status}")
+    if reply.raw.length_remaining is None and not reply.raw.chunked:
+        raise Retry("the server does not say how long the file is, so it may have broken off")
     if "html" in reply.headers.get("Content-Type", ""):
         raise Retry("something else came, as where a network wants a login")

@@ -55,7 +55,8 @@ def batch(
     turns. A prompt that cannot be continued, because it is too long, gets a line with an error.
 
     Flags, and those of generate that decide a text:
-        out: the file to append to; without it, the lines are printed
+        out: the file to append to; without it, the lines are printed. A name of a model in it
+            stands for the same model in every run
         batch_size: how many prompts to decode together
         cluster: local:N, N worker processes here; or the address of a Dask scheduler
         n_tokens_to_generate: how many tokens to write; the text may end before

@@ -32,11 +32,18 @@ def named(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def line_writer(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Open a file, and yield a function that adds a line to it. Nothing waits in a buffer."""
+    """Open a file, and yield a function that adds a line to it. Nothing waits in a buffer. The
+    function raises ValueError if another program writes to the file, too.
+    """
     with open(path, "ab", buffering=0) as file:
+        is_file, size = Path(path).is_file(), os.fstat(file.fileno()).st_size  # or it is a device
 
         def write(line: str) -> None:
+            nonlocal size
+            if is_file and os.fstat(file.fileno()).st_size != size:
+                raise ValueError(f"{path}: another program writes to it, too; give another name")
             rest = f"{line}\n".encode()
+            size += len(rest)
             with named(path):
                 while rest:
                     rest = rest[file.write(rest) :]

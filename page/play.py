@@ -11,10 +11,11 @@ from tqdm import tqdm
 from checkpoints.registry import MODELS_DIR
 from cli.command import flags_of
 from cli.output import new_file, require_new
-from decoding.decode import load_pair
+from decoding.decode import begin, load_pair
 from page.report import page_of
 from page.runs import race
 from page.server import LiveServer
+from sampling import SamplingParams
 
 # flags that decide nothing of a text; and the two that a run's command always names, because
 # generate has other defaults
@@ -74,7 +75,12 @@ def play(
     flags = dict(locals())
     if save:
         require_new(save, ".html")
+    to_probs = SamplingParams(temperature, top_k, top_p)
     pair = load_pair(target_model_size, draft_model_size, models_dir, backend, download)
+    begin(  # refuses at once what cannot be used
+        "speculative", *pair, [0], n_tokens_to_generate, K=K, to_probs=to_probs, seed=seed,
+        stop=stop, verification=verification, coupled=coupled,
+    )  # fmt: skip
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     defaults = {name: flag.default for name, flag in flags_of(play).items()}
     for name in ALWAYS_NAMED:

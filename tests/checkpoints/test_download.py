@@ -71,6 +71,7 @@ OVERCOME = {
     "another sha256": ([sha256_of(OTHER)], [0, 0, 0], [1]),
     "the right sha256": ([sha256_of(CONTENT)], [0, 0], []),
     "chunks": ([CHUNKED], [0], []),
+    "a half of no length": ([{"headers": {"Content-Length": None}, "cut": 3000}], [0, 0], [1]),
 }
 
 

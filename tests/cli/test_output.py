@@ -48,6 +48,16 @@ def test_a_full_disk_is_an_error_of_the_file(tmp_path, full_disk):
     assert path.read_text() == "7 bytes\n7 "
 
 
+def test_of_two_programs_that_write_lines_one_stops(tmp_path):
+    path = tmp_path / "a"
+    with line_writer(path) as write, line_writer(path) as write_too:
+        write("one")
+        with pytest.raises(ValueError, match="a: another program writes to it, too"):
+            write_too("two")
+        write("three")
+    assert path.read_text() == "one\nthree\n"
+
+
 def test_names_that_are_refused(tmp_path):
     path = tmp_path / "a.html"
     assert require_new(path, ".html", ".htm") == path
