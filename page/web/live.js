@@ -111,11 +111,12 @@ function begin(run) {
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
   if (isByChance(state.base) === Boolean(i)) return;
-  const moment = race.time / race.length;
+  const moment = race.time / race.length, isPlaying = race.playing;
   pause();
   showBase(state.base === state.all ? state.all.other : state.all);
-  if ($("one-round").hidden) showMoment(moment * race.length);
-  else showStep(one.step);
+  if (!$("one-round").hidden) return showStep(one.step);
+  showMoment(moment * race.length);
+  if (isPlaying) play();
 }));
 
 if (live) {

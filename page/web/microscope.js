@@ -62,7 +62,7 @@ const hasCoin = ({u, p, q}) => (u ?? null) !== null && !(q === 1 && (p === 0 || 
 function explain({kind, round, i, p, q, ratio, u, P}) {
   const odds = {
     token: p < q ? `The small model says it with probability q = ${number(q)}, the large one only with `
-        + `p = ${number(p)}: it stays with p/q = ${number(ratio)}. The roll from 0 to 1 was ${number(u)}. `
+        + `p = ${number(p)}: it stays with p/q = ${number(ratio)}, as ${number(q)} × ${number(ratio)} = ${number(p)}. The roll from 0 to 1 was ${number(u)}. `
       : `The large model says it with p = ${number(p)}, no less than the small one with q = `
         + `${number(q)}: it stays, whatever is rolled. `,
     block: `The guesses up to this one stay together with probability P = ${number(P)}. `,
@@ -72,7 +72,7 @@ function explain({kind, round, i, p, q, ratio, u, P}) {
   return {
     draft: odds + "Accepted.",
     rejected: `${odds}Rejected. In its place comes ${here}.`,
-    correction: `In place of the rejected guess comes ${here}: drawn from the residual, norm(max(0, p − q)).`,
+    correction: `In place of the rejected guess comes ${here}: drawn from the missing pieces, each as often as it is large.`,
     bonus: "All guesses were accepted; the same pass gave one more token, drawn from p, for free.",
     target: "Nothing was guessed: drawn from p, as by the large model alone.",
   }[kind];
@@ -140,7 +140,7 @@ function showDistributions({round, i, id, kind}) {
         foot("missing", "residual", ({over}) => over))),
     drafted && make("ul.legend", make("li", swatch("accepted"), "both say it: the guess stays"),
       make("li", swatch("rejected"), "too much of q: cut off, the guess is rejected"),
-      make("li", swatch("residual"), `missing from ${p}: filled with replacements`),
+      make("li", swatch("residual"), `missing from ${p}: replacements, a large gap more often`),
       rows.at(-1).id === null && make("li", make("span.swatch.residual.hatched"), "all others: some words cut, some missing")),
     drafted && !P && make("p", make("b", "As much is cut off as is missing: "), "p and q both add up to 100\u00a0%, and what both say "
       + "is in each. So the pieces that are cut off fill the gaps exactly."),
@@ -190,7 +190,7 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
     const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
     put("drawn", make("b", plural(n, "draw")), `: ${n - replaced} `, make("span.mark.draft", "accepted"),
       `, ${replaced} `, make("span.mark.correction", "replaced"), ". ", n < N_DRAWS ? last
-        : make("b", `Every word has filled up to p, to within ${percent(gap)} of the draws: a thousand are few; the more, the closer.`));
+        : make("b", `Every word is close to p, at most ${percent(gap)} of the draws off: a thousand are few; the more, the closer.`));
   };
   const start = make("button.primary", {type: "button", id: "draws", click: () => {
     cancelAnimationFrame(drawing);

@@ -378,7 +378,7 @@ def test_a_thousand_draws_by_the_rule_fill_up_to_p(saved, width):
         assert replaced == approx(row["over"], abs=spread)
     assert sum(map(sum, drawn)) * most == approx(1, abs=2e-3)
     said = page.locator("#drawn").inner_text()
-    assert said.startswith("1000 draws") and "filled up to p" in said
+    assert said.startswith("1000 draws") and "close to p" in said
     assert page.locator(".areas").bounding_box()["width"] > width / 2
 
 
