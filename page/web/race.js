@@ -2,10 +2,10 @@
 // The large model's weights stream in from memory, once, and tokens ride along: the last one of the
 // text, and the guesses behind it. At the end stands what the pass brought.
 
-// part: of the row that it fills; seen: how much of the pass is in sight
-function weightsBar(part = 1, seen = 1) {
+// part: of the row that it fills
+function weightsBar(part = 1) {
   const bar = {read: make("i.read"), riders: make("span.riders"), key: null};
-  bar.element = make("span.weights", {style: {...width(part), backgroundSize: `${100 / seen}% 100%`}}, bar.read, bar.riders);
+  bar.element = make("span.weights", {style: width(part)}, bar.read, bar.riders);
   return bar;
 }
 const trainOf = (kind, says, bars, gain) => make("div.train." + kind, {"aria-hidden": "true"},
@@ -277,10 +277,10 @@ function stepWords(run, round, step) {
 function drawRound(run, round) {
   const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
   const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
-  one.bars = [weightsBar(1 - drafting / length),
-    ...range(Math.ceil(length)).map(i => weightsBar(Math.min(1, length - i) / length, Math.min(1, length - i)))];
+  const whole = Math.ceil(length); // the last pass alone is under way at the end
+  one.bars = [weightsBar((length - drafting) / whole), ...range(whole).map(() => weightsBar(1 / whole))];
   const [bar, ...alone] = one.bars.map(({element}) => element);
-  const guess = () => make("i.of-draft", {style: width(drafting / n / length)});
+  const guess = () => make("i.of-draft", {style: width(drafting / n / whole)});
   put("round-train", trainOf("together", [swatch("of-draft"), "the small model guesses; then ", swatch("of-target"),
     "all numbers of the large model come from memory, once for all tokens"], [round.draft.map(guess), bar], gains[0]),
   trainOf("alone", ["Alone, meanwhile: ", swatch("of-target"), "all the numbers for one token; the next cannot start before it is known"],
@@ -308,7 +308,7 @@ function showStep(step, isFirst) {
     showLine(run, r, round, progress < 1 ? 0 : step);
     one.bars.forEach((bar, i) => moveBar(bar, !i ? riders : time < i - 1 ? [{text: "?", kind: "ghost"}]
       : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
-    !i ? progress : clamp((time - i + 1) / Math.min(1, length - i + 1), 0, 1)));
+    !i ? progress : clamp(time - i + 1, 0, 1)));
     gains[0].textContent = step > 2 ? "+" + round.tokens.length : "";
     gains[1].textContent = time < 1 ? "" : "+" + Math.floor(time);
     if (step && progress < 1) one.frame = requestAnimationFrame(tick);
