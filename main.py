@@ -2,7 +2,12 @@
 and compares the two. `generate` shows the job from top to bottom; the algorithm is in sampling.py.
 """
 
+import signal
 import sys
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load, Ctrl-C just ends the program
+
 from collections.abc import Callable
 from functools import partial
 from json import dumps
@@ -24,8 +29,6 @@ try:
         median_turn,
     )
     from sampling import SamplingParams
-except KeyboardInterrupt:
-    sys.exit(130)
 except ModuleNotFoundError as missing:
     print(f"error: {missing.name} is not installed: pip install {missing.name}", file=sys.stderr)
     sys.exit(2)
