@@ -82,6 +82,7 @@ def at_times_certain(text: Text) -> np.ndarray:
 P, Q, BONUS = [0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.2, 0.3, 0.5]
 nearly_equal = rows([0.495, 0.2525, 0.2525], [0.9, 0.09 - 2**-11, 0.01 + 2**-11])
 P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
+P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
 
 
 def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
@@ -101,17 +102,22 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), 2),
     rule_case("K = 2", rows(P, P2, BONUS), rows(Q1, Q2), 2),
     rule_case("float32", rows(P, P2, BONUS), rows(Q1, Q2), 2, dtype=np.float32),
+    rule_case("K = 2, no zeros", random_model(19), random_model(20), 2),
+    rule_case("a token of 1 in 2,000", rows([5e-4, 0.3, 0.4, 0.2995], P4), rows(Q4), 1),
     rule_case("two rounds", random_model(9, 2), random_model(10, 2), 1, rounds=2),
     rule_case("K = 3", random_model(1), random_model(2), 3),
     rule_case("four tokens, zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2),
+    rule_case("four tokens", random_model(19, 4), random_model(20, 4), 2),
     rule_case("five tokens", random_model(5, 5, 1), random_model(6, 5, 1), 2),
     rule_case("K = 4", random_model(7, 3, 1), random_model(8, 3, 1), 4),
+    rule_case("K = 4, two tokens", random_model(15, 2), random_model(16, 2), 4),
+    rule_case("K = 5, no zeros", random_model(15, 2), random_model(16, 2), 5),
     rule_case("K = 5", random_model(5, 2), at_times_certain, 5),
 ]
 
 LOOP_CASES = [
     Case("one token", random_model(1), random_model(2), 2, 1),
-    Case("K = 1", rows(P, BONUS, P2), rows(Q, Q1, Q2), 1, 3),
+    Case("K = 1", rows(P, BONUS, P2), rows(Q, Q1, Q2), 1, 3, (2, 1)),
     Case("p = q", random_model(1), random_model(1), 2, 3),
     Case("K = 2", random_model(1), random_model(2), 2, 3),
     Case("float32", random_model(1), random_model(2), 2, 3, dtype=np.float32),
@@ -123,7 +129,8 @@ LOOP_CASES = [
     Case("five tokens", random_model(3, 5), random_model(4, 5), 2, 2, (4, 3, 4)),
     Case("end", random_model(5), random_model(6), 2, 3, (2, 0), 2),
     Case("end is token 0", random_model(7), random_model(8), 2, 3, (0, 1), 0),
-    Case("K = 3", random_model(1, 3, 1), random_model(2), 3, 4),
+    Case("K = 3", random_model(1, 3, 1), random_model(2, 3, 1), 3, 4),
+    Case("K = 4, two tokens", random_model(1), random_model(2), 4, 2),
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
 ]
 

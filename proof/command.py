@@ -60,8 +60,8 @@ def prove(program: str, *, json: bool = False) -> None:
 
 def load(path: Path) -> ModuleType:
     """Import a file. The random numbers that it imports can be followed."""
-    text = path.read_text(encoding="utf-8")  # raises OSError if there is no such file
-    if re.search(r"(?m)^\s*(import|from) torch\b", text):
+    text = path.read_bytes()  # raises OSError if there is no such file
+    if re.search(rb"(?m)^\s*(import|from) torch\b", text):
         with suppress(ImportError):  # the file says so
             import torch  # noqa: F401  # before its functions are replaced
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -72,7 +72,9 @@ def load(path: Path) -> ModuleType:
     try:
         with followed():
             spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         raise ValueError(f"{path}: {describe_error(error, str(path))}") from error
     return module
 
@@ -87,14 +89,15 @@ def find(program: str) -> tuple[Callable, None, str]:
         for key, value in vars(module).items()
         if callable(value) and getattr(value, "__module__", "") == module.__name__
     }
+    defined = ", ".join(functions) or "none: it defines no function"
     if not name:
         named: list[str] = [key for key in ("speculative", "verify") if key in functions]
         possible = named or [key for key, value in functions.items() if has_form(value)]
         if not named and len(possible) != 1:
-            raise ValueError(f"{path}: expected {path}:FUNCTION, of {', '.join(functions)}")
+            raise ValueError(f"{path}: expected {path}:FUNCTION, of {defined}")
         name = possible[0]
     if not callable(getattr(module, name, None)):
-        raise ValueError(f"{path} has no function {name}: expected one of {', '.join(functions)}")
+        raise ValueError(f"{path} has no function {name}: expected one of {defined}")
     return getattr(module, name), None, name
 
 

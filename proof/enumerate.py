@@ -11,12 +11,13 @@ import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import count
+from sys import settrace  # the real one, whatever noise.py does
 from typing import Any, NoReturn
 
 import numpy as np
 
-MOST_BRANCHES = 200_000  # of a function, in all cases together
-MOST_CHOICES = 1_000  # of one run
+MOST_CHOICES = 300  # of one run
 MOST_STEPS = 200_000  # of the interpreter, in the examined file, in one run
 NEVER = 1e-14  # an option of this probability, or less, is rounding
 RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding
@@ -135,57 +136,62 @@ def take(run: Callable[[Branch], Hashable], script: Sequence[Choice], file: str 
     branch, traced = Branch(script), sys.gettrace()
     n_steps = 0
 
-    def count(frame, event, argument):
+    def count_steps(frame, event, argument):
         nonlocal n_steps
         n_steps += 1
         if n_steps > MOST_STEPS:
             branch.stop(f"more than {MOST_STEPS:,} steps in one run: it does not end")
-        return count
+        return count_steps
 
     def trace_calls(frame, event, argument):
         if frame.f_code.co_filename == file:
             frame.f_trace_opcodes = True  # `while True: pass` has one line, which never ends
-            return count
+            return count_steps
 
     outer, current = current, branch
     try:
         if file:
-            sys.settrace(trace_calls)
+            settrace(trace_calls)
         outcome = run(branch)
-    except (Exception, SystemExit) as error:
+    except (Undecidable, KeyboardInterrupt):
+        raise
+    except BaseException as error:
         if branch.probability > RARE and not branch.problem:
             branch.problem = f"it raised {describe_error(error, file)}"
         outcome = None
     finally:
         current = outer
         if file:
-            sys.settrace(traced)
+            settrace(traced)
     if branch.problem:
         raise Undecidable(branch.problem)
     return outcome, branch
 
 
 def branches(
-    run: Callable[[Branch], Hashable], file: str | None = None, most: int = MOST_BRANCHES
+    run: Callable[[Branch], Hashable], file: str | None = None, most: int = 2_000_000
 ) -> Iterator[tuple[Any, Branch]]:
     """Yield (outcome, Branch) of every branch of a run, depth first.
 
     run: makes every random choice with the Branch that it is given
     file: whose steps are counted, so that an endless loop ends
+    most: choices of all runs together
     Raises Undecidable if a run raises, does not end, or does something else the next time.
     """
     script: Sequence[Choice] = ()
-    for n in range(most):
+    for n in count():
         outcome, branch = take(run, script, file)
         for _ in range(4 if n < 10 else n % 10 == 0):
             again = take(run, script, file)
             if (again[0], again[1].choices) != (outcome, branch.choices):
                 raise Undecidable(STATE)
+        most -= len(branch.choices)
+        if most < 0:
+            raise Undecidable("too many random choices to take every branch")
         yield outcome, branch
         script = next_script(branch.choices)
         if not script:
             return
-    raise Undecidable(f"more than {most:,} branches")
 
 
 def next_script(choices: Sequence[Choice]) -> list[Choice]:
@@ -223,4 +229,9 @@ def describe_error(error: BaseException, file: str | None) -> str:
     """An exception in one line, with the last line of the file that it passed."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
     where = f" in line {frames[-1].lineno}, {frames[-1].line}" if frames else ""
-    return " ".join(f"{type(error).__name__}: {error}{where}".split())
+    try:
+        message = str(error)
+    except Exception:
+        message = "(without a readable message)"
+    line = " ".join(f"{type(error).__name__}: {message[:300]}{where[:300]}".split())
+    return "".join(filter(str.isprintable, line))

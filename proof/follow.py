@@ -1,17 +1,23 @@
 """Symbolic numbers in place of the sources of random numbers, while a program runs."""
 
+import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from proof import noise
+from proof.enumerate import Undecidable
 
 
 @contextmanager
 def followed() -> Iterator[None]:
-    """Context manager: replace the sources of random numbers, so that a run can be enumerated."""
+    """Context manager: replace the sources of random numbers, so that a run can be enumerated.
+
+    Raises Undecidable if the program itself replaces one.
+    """
     found = list(noise.replacements())
     if torch := sys.modules.get("torch"):
         from proof import noise_torch
@@ -24,6 +30,27 @@ def followed() -> Iterator[None]:
             setattr(owner, name, value)
         with np.errstate(all="ignore"):
             yield
+        replaced = [name for owner, name, value in found if getattr(owner, name) is not value]
+        if replaced:
+            raise Undecidable(f"it puts something else in the place of {replaced[0]}")
     finally:
         for owner, name, value in reversed(originals):
             setattr(owner, name, value)
+
+
+def renew_generators() -> None:
+    """Bring the global generators into another state, without a seed."""
+    random._inst.random()  # type: ignore[attr-defined]
+    np.random.mtrand._rand.random_sample()  # type: ignore[attr-defined]
+    if torch := sys.modules.get("torch"):
+        torch.default_generator.seed()
+
+
+def generator_states() -> list[Any]:
+    """The states of the global generators: symbolic numbers leave them as they are."""
+    numpys = np.random.mtrand._rand.get_state()  # type: ignore[attr-defined]
+    pythons = random._inst.getstate()  # type: ignore[attr-defined]
+    states = [pythons, *(np.asarray(part).tobytes() for part in numpys)]
+    if torch := sys.modules.get("torch"):
+        states.append(torch.default_generator.get_state().numpy().tobytes())
+    return states

@@ -17,7 +17,9 @@ Everything else raises Undecidable, which says what it was.
 
 import math
 import random
+import sys
 from collections.abc import Callable, Iterator
+from sys import settrace
 from typing import Any
 
 import numpy as np
@@ -452,6 +454,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         (random, "Random", PYTHON),
     ):
         yield module, name, factory(getattr(module, name), followed)
+    yield sys, "settrace", set_tracer
     for name in ("log", "exp", "log1p", "sqrt"):
         yield math, name, for_numbers(getattr(math, name), name)
 
@@ -469,6 +472,13 @@ def factory(real: Any, followed: dict) -> Any:
     if isinstance(real, type):  # it stays a class
         return type(real.__name__, (real,), {"__new__": lambda cls, *args: make(*args)})
     return make
+
+
+def set_tracer(trace: Any) -> None:
+    """sys.settrace, which would switch off the count of steps (enumerate.py)."""
+    if enumeration.current:
+        branch().stop("it calls sys.settrace")
+    settrace(trace)
 
 
 def for_numbers(real: Callable, name: str) -> Callable:

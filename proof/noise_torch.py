@@ -156,7 +156,7 @@ def exponential_(draw, self, lambd=1.0, generator=None):
 def multinomial(draw, p, num_samples, replacement=False, generator=None, out=None):
     if out is not None:
         branch().stop("random numbers are written into `out`")
-    REAL["multinomial"](p, num_samples, replacement)  # raises what torch raises
+    REAL["multinomial"](p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
     drawn = []
     for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
         for _ in range(num_samples):
@@ -180,6 +180,7 @@ def randint(draw, *bounds, size=None, **kwargs):
     return torch.as_tensor(drawn.astype(int))
 
 
+CHECKS = torch.Generator()
 REAL = {"empty": torch.empty, "multinomial": torch.multinomial}
 FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}

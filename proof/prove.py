@@ -10,13 +10,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NoReturn
 
 import numpy as np
 
 from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
 from proof.enumerate import (
-    MOST_BRANCHES,
     STATE,
     Branch,
     Choice,
@@ -27,11 +27,12 @@ from proof.enumerate import (
     format_row,
     total_variation,
 )
-from proof.follow import followed
+from proof.follow import followed, generator_states, renew_generators
 from proof.noise import NUMPY, Source
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
-AFTER_WRONG = 10_000  # branches at most, once a case is wrong
+MOST_IN_ALL = 150_000  # random choices, of all branches of all cases
+AFTER_WRONG = 50_000  # choices at most, once a case is wrong
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
 
@@ -45,7 +46,7 @@ def examine(
     n_tokens: int,
     end: int | None = None,
     file: str | None = None,
-    most: int = MOST_BRANCHES,
+    most: int = MOST_IN_ALL,
 ) -> dict[str, Any]:
     """Compare the texts of a run with the target's. Returns a dict:
 
@@ -54,23 +55,24 @@ def examine(
         first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often;
             yours and right, its probabilities; draws, how it comes about, in words
         problem: what stands in the way of a verdict, or ""
-        branches: how many there are
+        branches, choices: how many there are
         symbolic: whether it draws random numbers that were not handed to it
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
     file: whose steps are counted, so that an endless loop ends
-    most: branches, before it gives up
+    most: choices, before it gives up
     """
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
     result["symbolic"] = False
     texts: dict[Text, float] = defaultdict(float)
     ways: dict[tuple[Text, bool], Branch] = {}  # the likeliest to a text, as drafted or otherwise
-    kept, result["branches"] = 0.0, 0
+    kept, result["branches"], result["choices"] = 0.0, 0, 0
     try:
         with followed():
             for outcome, branch in branches(run, file, most):
                 result["branches"] += 1
+                result["choices"] += len(branch.choices)
                 result["symbolic"] |= branch.symbolic
                 if outcome is not None:
                     text = tuple(outcome[0])[:n_tokens]
@@ -187,7 +189,10 @@ def tokens_of(
 ) -> list[int]:
     """Convert tokens of any integer type to a list of ints."""
     try:
-        tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in result]
+        tokens = [
+            operator.index(t.item() if hasattr(t, "item") else t)
+            for t in islice(result, MOST_CALLS)
+        ]
         if all(0 <= token < n_vocab for token in tokens):
             return tokens
     except (TypeError, ValueError):
@@ -227,8 +232,14 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Run a loop. Returns (its new tokens, number of passes of the target)."""
+    beyond = np.eye(case.n_vocab)[0]  # without chance: a loop may draft more than the text takes
     target, draft_model = (
-        TableModel(model, case.prompt, branch.stop, case.dtype)
+        TableModel(
+            lambda text, model=model: model(text) if len(text) < case.n_tokens else beyond,
+            case.prompt,
+            branch.stop,
+            case.dtype,
+        )
         for model in (case.target, case.draft_model)
     )
     result = call(
@@ -274,10 +285,10 @@ def prove(
     if not cases:
         raise ValueError("expected a parameter end, or a case without an end")
     file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
-    results, left = [], MOST_BRANCHES
+    results, left = [], MOST_IN_ALL
     for case in cases:
         results.append(judge(form, call, case, to_probs, file, left))
-        left -= results[-1]["branches"]
+        left -= results[-1].pop("choices")
         if results[-1]["first_wrong"]:  # the verdict is clear: the other cases are to show where
             left = min(left, AFTER_WRONG)
     n_branches = sum(result.pop("branches") for result in results)
@@ -312,32 +323,37 @@ def confirm(
 
     def z(frequency: float, probability: float) -> float:
         """The distance of a frequency from a probability, in standard errors."""
-        variance = max(probability * (1 - probability), 1 / N_RUNS)
-        return (frequency - probability) / (variance / N_RUNS) ** 0.5
+        variance = max(probability * (1 - probability), 1 / n_runs)
+        return (frequency - probability) / (variance / n_runs) ** 0.5
 
+    n_runs = N_RUNS
     visible = lambda wrong: z(wrong["yours"], wrong["right"])
     found = [(case, r["first_wrong"]) for case, r in zip(cases, results) if r["first_wrong"]]
     easily = [(case, wrong) for case, wrong in found if visible(wrong) > 15]
     case, wrong = (easily or [max(found, key=lambda pair: visible(pair[1]))])[0]
     yours, right, beginning = wrong["yours"], wrong["right"], tuple(wrong["text"])
+    if visible(wrong) < 8 and form is rule_text:  # whose runs are short
+        n_runs *= 5
     if visible(wrong) < 8:
-        return f"{yours:.4f} for {right:.4f} is too little to be seen in {N_RUNS:,} real runs"
+        return f"{yours:.4f} for {right:.4f} is too little to be seen in {n_runs:,} real runs"
     n_hits = 0
-    for _ in range(N_RUNS):
+    for _ in range(n_runs):
         branch = RealBranch()
         try:
             text, _ = form(call, case, branch)
-        except (Exception, SystemExit, Undecidable) as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             return f"with real random numbers it raised {describe_error(error, None)}"
         while len(text) < len(beginning) and text == beginning[: len(text)]:
             text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
         n_hits += text[: len(beginning)] == beginning
-    measured = n_hits / N_RUNS
+    measured = n_hits / n_runs
     z_right, z_yours = z(measured, right), z(measured, yours)
-    wrong |= dict(runs=N_RUNS, measured=measured, z_right=z_right, z_yours=z_yours)
+    wrong |= dict(runs=n_runs, measured=measured, z_right=z_right, z_yours=z_yours)
     if abs(z_right) >= 5 and abs(z_yours) <= 4:
         return ""
-    differs = f"{N_RUNS:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
+    differs = f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
     return f"{differs}: it keeps state, has a fixed seed, or was not followed rightly"
 
 
@@ -374,11 +390,17 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
 def judge(
     form: Callable, call: Callable, case: Case, to_probs: Callable, file: str | None, most: int
 ) -> dict[str, Any]:
-    """Examine one case. Returns its entry in the result of `prove`, and its number of branches."""
+    """Examine one case. Returns its entry in the result of `prove`, and its numbers of branches
+    and choices.
+    """
     echoes = set()
 
     def run(branch: Branch) -> tuple[Text, int]:
+        renew_generators()
+        before = generator_states()
         text, n_passes = form(call, case, branch)
+        if generator_states() != before:
+            branch.stop("it seeds or uses a random number generator that is not followed")
         echoes.add(text[: len(case.prompt)] == case.prompt)
         if form is loop_text and len(text) < case.n_tokens and case.end not in text:
             branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")

@@ -10,14 +10,16 @@ from exercises import solutions
 right_rule = rule()
 
 
-def loop(verify=right_rule, keep=lambda draft, n, token: [*draft[:n], token]):
-    """A loop with its accept/reject rule, and what it adds to the text after it."""
+def loop(verify=right_rule, keep=lambda draft, n, token: [*draft[:n], token], clip=min):
+    """A loop with its accept/reject rule, what it adds to the text after it, and clip(K, n), how
+    many it drafts where n more are of use.
+    """
 
     def speculative(target, draft_model, ids, n_tokens, K, sample, accept, end):
         text = []
         while len(text) < n_tokens:
             draft, q = [], []
-            for _ in range(min(K, n_tokens - len(text) - 1)):
+            for _ in range(clip(K, n_tokens - len(text) - 1)):
                 q.append(draft_model(ids + text + draft)[-1])
                 draft.append(sample(q[-1]))
             p = target(ids + text + draft)[-len(draft) - 1 :]
@@ -146,6 +148,25 @@ def draft_drops_one(target_cache, draft_cache, n_certain, rejected):
 
 
 RIGHT = {"loop": loop(), "cached": cached(right)}
+
+
+def accepts_if(condition):
+    """A loop that accepts every draft in texts of which condition(ids, n_tokens, K) holds."""
+
+    def speculative(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        always = (lambda r: True) if condition(ids, n_tokens, K) else accept
+        return loop()(target, draft_model, ids, n_tokens, K, sample, always, end)
+
+    return speculative
+
+
+WRONG["after a prompt of two tokens all is accepted"] = accepts_if(
+    lambda ids, n_tokens, K: ids == [2, 1]
+)
+WRONG["if K is more than the text takes all is accepted"] = accepts_if(
+    lambda ids, n_tokens, K: K > n_tokens + 1
+)
+OVERDRAFT = loop(clip=lambda K, n: K)  # trims at the end
 WRONG["the target's cache keeps what was rejected"] = cached(target_keeps_all, feed_the_last=True)
 WRONG["the target's cache drops one token"] = cached(target_drops_one, feed_the_last=True)
 # of a stale draft model q is still what the drafts were sampled from: exact, but few are kept

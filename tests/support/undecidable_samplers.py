@@ -142,3 +142,55 @@ def rewinds(draft, p, q):
     result = verify(random.random, choice)(draft, p, q)
     random.setstate(state)
     return result
+
+
+def seeded_by(seed):
+    """A right rule, if a side door did not give each of its calls the same numbers."""
+
+    def rule(draft, p, q):
+        seed()
+        return verify(random.random, choice)(draft, p, q)
+
+    return rule
+
+
+BITS = np.random.get_bit_generator()
+BITS_STATE = BITS.state
+PYTHON_STATE = random._inst.getstate()
+seeds_the_instance = seeded_by(lambda: random._inst.seed(3))
+seeds_by_the_class = seeded_by(lambda: random.Random.seed(random._inst, 0))
+sets_the_instance = seeded_by(lambda: random._inst.setstate(PYTHON_STATE))
+seeds_numpys_instance = seeded_by(lambda: np.random.mtrand._rand.seed(0))
+sets_the_bit_generator = seeded_by(lambda: setattr(BITS, "state", BITS_STATE))
+replaces_choice = seeded_by(lambda: setattr(np.random, "choice", lambda n, p: int(p.argmax())))
+
+
+def draws_a_hundred_times(draft, p, q):
+    coins = [random.random() < 0.5 for _ in range(100)]
+    return 0, choice(p[0]) if any(coins) else 0
+
+
+def replaces_by_rejection(draft, p, q):
+    """Right, but it has no last branch: the residual is what is kept of p."""
+    for i, x in enumerate(draft):
+        if np.random.random() * q[i, x] >= p[i, x]:
+            while True:
+                token = choice(p[i])
+                if np.random.random() * p[i, token] >= q[i, token]:
+                    return i, token
+    return len(draft), choice(p[-1])
+
+
+def switches_the_count_off(draft, p, q):
+    sys.settrace(None)
+    while True:
+        pass
+
+
+class Unusual(BaseException):
+    def __str__(self):
+        return 1 / 0
+
+
+def raises_what_is_no_exception(draft, p, q):
+    raise Unusual

@@ -78,6 +78,30 @@ def wrong_at_the_fifth_draft_only(draft, p, q, sample, accept):
     return rule()(draft, p, q, sample, accept)
 
 
+def wrong_where(condition):
+    """A rule that accepts draft i without a coin where condition(draft, i, p[i]) holds."""
+
+    def verify(draft, p, q, sample, accept):
+        for i, x in enumerate(draft):
+            if not condition(draft, i, p[i]) and not accept(p[i, x] / q[i, x]):
+                return i, sample(rest_of(p[i], q[i]))
+        return len(draft), sample(p[-1])
+
+    return verify
+
+
+wrong_after_three_of_token_0 = wrong_where(lambda draft, i, p: i >= 3 and draft[:3] == [0, 0, 0])
+wrong_for_four_equal_drafts = wrong_where(
+    lambda draft, i, p: i == 3 and len(draft) == 4 and len({*draft}) == 1
+)
+wrong_after_a_pair = wrong_where(lambda draft, i, p: i == 1 and draft == [0, 1] and (p > 0).all())
+wrong_for_token_3_of_4 = wrong_where(lambda draft, i, p: i == 1 and draft[1] == 3 and len(p) == 4)
+wrong_for_four_tokens_without_two_drafts = wrong_where(
+    lambda draft, i, p: len(p) >= 4 and len(draft) != 2
+)
+wrong_for_tiny_probabilities = wrong_where(lambda draft, i, p: 0 < p[draft[i]] < 1e-3)
+
+
 def bonus_from_the_row_before(draft, p, q, sample, accept):
     n, token = rule()(draft, p, q, sample, accept)
     return (n, sample(p[n - 1])) if n == len(draft) else (n, token)
@@ -172,4 +196,11 @@ def legacy(draft, p, q):
     for i, x in enumerate(draft):
         if np.random.rand() > p[i, x] / q[i, x]:
             return i, np.random.choice(p.shape[1], p=p[i])
+    return len(draft), np.random.choice(p.shape[1], p=p[-1])
+
+
+def coins_of_one_digit(draft, p, q):
+    for i, x in enumerate(draft):
+        if int(np.random.random() * 10) / 10 >= p[i, x] / q[i, x]:
+            return i, np.random.choice(p.shape[1], p=rest_of(p[i], q[i]))
     return len(draft), np.random.choice(p.shape[1], p=p[-1])
