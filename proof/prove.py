@@ -233,13 +233,12 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Run a loop. Returns (its new tokens, number of passes of the target)."""
     beyond = np.eye(case.n_vocab)[0]  # without chance: a loop may draft more than the text takes
+
+    def limited(model: Model) -> Model:
+        return lambda text: model(text) if len(text) < case.n_tokens else beyond
+
     target, draft_model = (
-        TableModel(
-            lambda text, model=model: model(text) if len(text) < case.n_tokens else beyond,
-            case.prompt,
-            branch.stop,
-            case.dtype,
-        )
+        TableModel(limited(model), case.prompt, branch.stop, case.dtype)
         for model in (case.target, case.draft_model)
     )
     result = call(
