@@ -32,7 +32,7 @@ from proof.noise import NUMPY, Source
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_IN_ALL = 150_000  # random choices, of all branches of all cases
-AFTER_WRONG = 50_000  # choices at most, once a case is wrong
+AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
 
@@ -288,8 +288,8 @@ def prove(
     for case in cases:
         results.append(judge(form, call, case, to_probs, file, left))
         left -= results[-1].pop("choices")
-        if results[-1]["first_wrong"]:  # the verdict is clear: the other cases are to show where
-            left = min(left, AFTER_WRONG)
+        if results[-1]["first_wrong"] or results[-1]["problem"]:  # the others are to show where
+            left = min(left, AFTER_FAILURE)
     n_branches = sum(result.pop("branches") for result in results)
     symbolic = any([result.pop("symbolic") for result in results])
     problems = [result["problem"] for result in results if result["problem"]]

@@ -36,7 +36,7 @@ def functions_of(module, *helpers):
 
 
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
-LATER = ["legacy", "wrong_where"]  # parts of others
+LATER = ["legacy", "wrong_where", "coins_of_one_digit"]  # parts of others, or tried alone
 WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "absolute", "is_one_hot", *LATER)
 HELPERS = "verify choice stored remembered rest_of seeded_by Unusual".split()
 REFUSED = functions_of(undecidable_samplers, *HELPERS)
@@ -151,6 +151,14 @@ def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
     result = prove(box)
     assert result["verdict"] == "undecidable" and "too little" in result["reason"]
     assert result["distance"] > 1e-4
+
+
+def test_a_small_difference_is_looked_for_in_more_real_runs():
+    result = prove(
+        wrong_samplers.coins_of_one_digit, [case for case in RULE_CASES if case.name == "K = 2"]
+    )
+    assert result["verdict"] == "wrong"
+    assert result["cases"][0]["first_wrong"]["runs"] == 20_000
 
 
 def test_a_loop_that_returns_the_prompt_too_is_told_so():
