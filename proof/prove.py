@@ -34,6 +34,7 @@ TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 MOST_IN_ALL = 150_000  # random choices, of all branches of all cases
 AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 MOST_CALLS = 1_000  # of a model, in one run
+UNFOLLOWED = "it seeds or uses a random number generator that is not followed"
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
 
 
@@ -395,11 +396,7 @@ def judge(
     echoes = set()
 
     def run(branch: Branch) -> tuple[Text, int]:
-        renew_generators()
-        before = generator_states()
         text, n_passes = form(call, case, branch)
-        if generator_states() != before:
-            branch.stop("it seeds or uses a random number generator that is not followed")
         echoes.add(text[: len(case.prompt)] == case.prompt)
         if form is loop_text and len(text) < case.n_tokens and case.end not in text:
             branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")
@@ -407,7 +404,11 @@ def judge(
 
     models = [lambda text, m=m: to_probs(m(text)) for m in (case.target, case.draft_model)]
     right = replace(case, target=models[0], draft_model=models[1])
+    renew_generators()
+    before = generator_states()
     result = examine(run, right.target, case.n_tokens, case.end, file, most)
+    if generator_states() != before and not result["problem"]:
+        result |= dict(distance=None, first_wrong=None, problem=UNFOLLOWED)
     if case.prompt and result["first_wrong"] and echoes == {True}:
         result |= dict(distance=None, first_wrong=None)
         result["problem"] = "each text begins with the prompt: expected only the new tokens"

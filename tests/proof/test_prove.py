@@ -23,6 +23,7 @@ right_samplers = command.load(HERE / "right_samplers.py")
 @pytest.fixture(autouse=True)
 def fewer_real_runs(monkeypatch):
     monkeypatch.setattr(referee, "N_RUNS", 4_000)
+    monkeypatch.setattr(referee, "MOST_IN_ALL", 60_000)
 
 
 def functions_of(module, *helpers):
