@@ -70,7 +70,7 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
                     where = LocalCluster(
                         n,
                         threads_per_worker=1,
-                        dashboard_address=None,
+                        dashboard_address=":0",  # any free port
                         silence_logs=logging.CRITICAL,
                     )
                 stack.enter_context(where)
