@@ -30,7 +30,10 @@ try:
     )
     from sampling import SamplingParams
 except ModuleNotFoundError as missing:
-    print(f"error: {missing.name} is not installed: pip install {missing.name}", file=sys.stderr)
+    problem = f"{missing.name} is not installed: pip install {missing.name}"
+    if missing.name == "backends":
+        problem = "python -I and -P leave out the folder of main.py; run it without them"
+    print(f"error: {problem}", file=sys.stderr)
     sys.exit(2)
 
 VERSION = "2.0.0"

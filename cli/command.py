@@ -1,10 +1,7 @@
 """From the words of a command line to the call of a command, and to an exit code.
 
 A command is a function. Its keyword-only parameters are flags, with a type and a default; its other
-parameters are words without a flag; its docstring is the help. Fire makes the call. What it would
-guess wrongly is settled here, before: Fire runs a command first and refuses an unknown flag
-afterwards, turns texts such as 123 or None into Python's values whatever the annotation says, and
-takes a flag without a value for True.
+parameters are words without a flag; its docstring is the help.
 
 Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 after Ctrl-C; 141
 where nobody reads the output any more. A command may have others of its own.
@@ -20,16 +17,14 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import partial
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, get_args
 
-import fire
 import numpy as np
 
-# what a user can cause; a bug among them shows its traceback under python -X dev main.py
-ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError)
-EXPECTED = {int: "a whole number", float: "a number"}
+# what a user can cause, warnings by python -W error; a bug among them shows its traceback under
+# python -X dev main.py
+ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
+EXPECTED = {int: "a whole number", float: "a number", bool: "no value"}
 
 
 def printable(text: str) -> str:
@@ -82,47 +77,47 @@ def flags_of(command: Callable) -> dict[str, inspect.Parameter]:
     return {p.name: p for p in parameters if p.kind == p.KEYWORD_ONLY}
 
 
+def kinds_of(annotation: Any) -> list:
+    """The types and texts that an annotation allows: int | Literal["auto"] -> [int, "auto"]."""
+    parts = get_args(annotation)
+    return [kind for part in parts for kind in kinds_of(part)] or [annotation]
+
+
 def read(flag: inspect.Parameter, text: str) -> Any:
     """The value of a flag, from its text. Its annotation is str, int, float, bool, a Literal of
-    texts, or int | Literal. Raises ValueError for a text that is no such value.
+    texts, or a union of these. Raises ValueError for a text that is no such value.
     """
-    kinds = get_args(flag.annotation) if is_union(flag.annotation) else (flag.annotation,)
-    expected: list[str] = []
+    kinds = kinds_of(flag.annotation)
     for kind in kinds:
-        try:
-            if kind is bool:
-                return bool(("False", "True").index(text))
-            if get_origin(kind) is Literal:
-                return get_args(kind)[get_args(kind).index(text)]
-            return kind(text)
-        except ValueError:
-            expected += get_args(kind) or [EXPECTED.get(kind, "no value")]
+        if kind == text:
+            return text
+        if kind is bool and text in ("True", "False"):
+            return text == "True"
+        if kind in (int, float, str):
+            with suppress(ValueError):
+                return kind(text)
+    expected = " or ".join(EXPECTED.get(kind, kind) for kind in kinds)
     shown = text if len(text) < 50 else f"{text[:40]}..."
-    raise ValueError(f"--{flag.name} {shown!r}: expected {' or '.join(expected)}")
-
-
-def is_union(annotation: Any) -> bool:
-    """Whether an annotation is such as int | Literal["auto"]."""
-    return isinstance(annotation, UnionType) or "Union" in str(get_origin(annotation))
+    raise ValueError(f"--{flag.name} {shown!r}: expected {expected}")
 
 
 def split(
     words: list[str], flags: dict[str, inspect.Parameter], moved: dict[str, str]
-) -> tuple[list[str], dict[str, str]]:
-    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
+) -> tuple[list[str], dict[str, Any]]:
+    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": 5, "json": True}
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
-    ValueError for an unknown flag, and where the value of a flag is missing.
+    ValueError for an unknown flag, and where the value of a flag is missing or none of its type.
     """
     plain: list[str] = []
-    texts: dict[str, str] = {}
+    values: dict[str, Any] = {}
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
             plain.append(word)
             continue
         if word in ("-h", "--help"):
-            return plain, {"help": "True"}
+            return plain, {"help": True}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
         if flag not in flags:
@@ -132,13 +127,13 @@ def split(
             if given is None:
                 raise ValueError(f"--{flag}: expected a value after it")
             text = given
-        texts[flag] = text
-    return plain, texts
+        values[flag] = read(flags[flag], text)
+    return plain, values
 
 
 def help_page(command: Callable) -> str:
     """The docstring of a command, where "name: " becomes "--name (default): " for each flag."""
-    page = inspect.getdoc(command) or ""
+    page = inspect.getdoc(command) or "no help: python -OO strips it"
     for name, flag in flags_of(command).items():
         default = "" if flag.default is False or flag.default == "" else f" ({flag.default})"
         page = re.sub(rf"(?m)^    {name}: ", lambda _: f"    --{name}{default}: ", page)
@@ -147,20 +142,15 @@ def help_page(command: Callable) -> str:
 
 def call(command: Callable, words: list[str], moved: dict[str, str]) -> None:
     """Call a command with the words of a command line, or print its help."""
-    flags = flags_of(command)
-    plain, texts = split(words, flags, moved)
-    if "help" in texts:
+    plain, values = split(words, flags_of(command), moved)
+    if "help" in values:
         print(help_page(command))
         return
     try:
-        bound = inspect.signature(command).bind(*plain, **texts).arguments
+        bound = inspect.signature(command).bind(*plain, **values)
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
-    names = [value for value in bound.values() if isinstance(value, tuple)]  # of *names
-    named = [f"--{name}={value}" for name, value in bound.items() if isinstance(value, str)]
-    fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
-    fire.decorators.SetParseFns(**{f: partial(read, flags[f]) for f in flags})(command)
-    fire.Fire(command, [*(names[0] if names else ()), *named])
+    command(*bound.args, **bound.kwargs)
 
 
 # ---------------------------------------------------------------- the program

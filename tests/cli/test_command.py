@@ -100,7 +100,7 @@ def test_words_become_the_values_of_their_annotations(words, expected):
     assert found == expected and [*map(type, found)] == [*map(type, expected)]
 
 
-# what a shell, or Fire, could take for something else
+# what a shell, or a parser, could take for something else
 TEXTS = [
     *"123 -5 1e5 None True [1,2] a,b {'a':1} a=b = - -- --- -x --K --K=5 --help -h --fast".split(),
     *r"--name --name=x paint ' 'quoted' \n $HOME %s @file __class__ self".split(),
@@ -217,7 +217,7 @@ def test_version(program):
 @pytest.mark.parametrize("error, code", [
     (ValueError("a"), 2), (OSError(28, "full", "x"), 2), (MemoryError(), 2),
     (KeyboardInterrupt, 130), (BrokenPipeError(), 141),
-    (ModuleNotFoundError("a", name="torch"), 2), (OverflowError("a"), 2),
+    (ModuleNotFoundError("a", name="torch"), 2), (OverflowError("a"), 2), (UserWarning("a"), 2),
 ])  # fmt: skip
 def test_what_its_user_can_put_right_is_one_line(capsys, error, code):
     def broken():
@@ -314,3 +314,16 @@ def test_what_is_not_installed_is_named():
     done = python("-c", program)
     message = "error: regex is not installed: pip install regex\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+@pytest.mark.parametrize(
+    "flags, code, out, err",
+    [
+        ("-OO main.py --help", 0, "no help: python -OO strips it\n", ""),
+        ("-I main.py", 2, "", "error: python -I and -P leave out the folder of main.py; run it "
+         "without them\n"),
+    ],
+)  # fmt: skip
+def test_options_of_python_that_take_something_away(flags, code, out, err):
+    done = python(*flags.split())
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
