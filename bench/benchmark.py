@@ -135,8 +135,7 @@ def benchmark(
                 if json:
                     print(dumps(rows[-1]), flush=True)
                 if out:
-                    with line_writer(out) as write:
-                        write(dumps(rows[-1]))
+                    line_writer(out)(dumps(rows[-1]))
     if not json:
         print(to_markdown(rows))
     if plot:

@@ -84,6 +84,7 @@ def batch(
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
     n_done = count_done(Path(out), jobs) if out else 0
+    write: Callable = line_writer(out) if out else partial(print, flush=True)
     groups = [jobs[i : i + batch_size] for i in range(n_done, len(jobs), batch_size)]
     # a folder that was not named stays here: each machine of a cluster has its own
     folder = "" if models_dir == MODELS_DIR else models_dir
@@ -95,9 +96,6 @@ def batch(
             from decoding.cluster import connect  # Dask
 
             map_groups = stack.enter_context(connect(cluster))
-        write: Callable = partial(print, flush=True)
-        if out:
-            write = stack.enter_context(line_writer(out))
         bar = stack.enter_context(tqdm(total=len(jobs), initial=n_done, disable=None))
         for line in chain.from_iterable(map_groups(work, groups)):
             write(json.dumps(line))

@@ -1,22 +1,27 @@
-"""New files: they appear whole, and overwrite nothing."""
+"""Files that are written: new ones appear whole and overwrite nothing, others grow by lines."""
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
+def require_writable(path: Path) -> None:
+    """Raise ValueError if a file cannot be written, or not be made in its folder."""
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{path}: cannot be written: no such folder, or a read-only one")
+
+
 def require_new(path: str | Path, *endings: str) -> Path:
-    """The Path of a file that is to be made. Raises ValueError if it is there already, if its
-    folder is not, or unless its name has one of the endings.
+    """The Path of a file that is to be made. Raises ValueError if it is there already, if it cannot
+    be made in its folder, or unless its name has one of the endings.
     """
     path = Path(path)
     if endings and path.suffix not in endings:
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
     if os.path.lexists(path):
         raise ValueError(f"{path}: is there already; delete it, or give another name")
-    if not path.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {path.parent}")
+    require_writable(path)
     return path
 
 
@@ -30,25 +35,31 @@ def named(path: str | Path) -> Iterator[None]:
         raise
 
 
-@contextmanager
-def line_writer(path: str | Path) -> Iterator[Callable[[str], None]]:
-    """Open a file, and yield a function that adds a line to it. Nothing waits in a buffer. The
-    function raises ValueError if another program writes to the file, too.
+def line_writer(path: str | Path) -> Callable[[str], None]:
+    """A function that adds a line to a file, whole or not at all; the first makes the file. The
+    function raises ValueError if another program writes to the file, too. Raises ValueError if the
+    file cannot be written.
     """
-    with open(path, "ab", buffering=0) as file:
-        is_file, size = Path(path).is_file(), os.fstat(file.fileno()).st_size  # or it is a device
+    path = Path(path)
+    require_writable(path)
+    size = path.stat().st_size if path.exists() else 0
 
-        def write(line: str) -> None:
-            nonlocal size
-            if is_file and os.fstat(file.fileno()).st_size != size:
+    def write(line: str) -> None:
+        nonlocal size
+        with named(path), path.open("ab", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
             rest = f"{line}\n".encode()
-            size += len(rest)
-            with named(path):
+            try:
                 while rest:
                     rest = rest[file.write(rest) :]
+            except OSError:  # the disk is full
+                with suppress(OSError):  # of a device
+                    file.truncate(size)
+                raise
+            size = os.fstat(file.fileno()).st_size
 
-        yield write
+    return write
 
 
 @contextmanager
@@ -64,11 +75,6 @@ def new_file(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    try:
-        os.link(temporary, path)  # unlike a rename, a link refuses a name that has appeared since
-    except FileExistsError:
-        raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}") from None
-    except OSError:  # a disk without links
-        require_new(path)
-        temporary.rename(path)
-    temporary.unlink(missing_ok=True)
+    if os.path.lexists(path):
+        raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}")
+    temporary.rename(path)

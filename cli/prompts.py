@@ -29,6 +29,8 @@ def read_prompts(path: str | Path) -> list[str]:
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file that hold anything. Raises ValueError if there are none."""
     path = Path(path)
+    if path.is_char_device():  # such as /dev/zero, which has no end
+        raise ValueError(f"{path}: is a device; expected a file")
     with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
         try:
             lines = [line.rstrip("\r\n") for line in file if line.strip()]

@@ -36,25 +36,35 @@ def test_a_file_that_appears_meanwhile_is_kept_and_the_result_is_too(tmp_path):
     assert str(temporary) in str(refused.value)
 
 
-def test_a_full_disk_is_an_error_of_the_file(tmp_path, full_disk):
+def test_a_full_disk_is_an_error_of_the_file_and_lines_are_whole(tmp_path, full_disk):
     path = tmp_path / "a"
     with full_disk(10):
         with pytest.raises(OSError) as of_a_whole_file, new_file(path) as temporary:
             temporary.write_text("more than 10 bytes")
-        with pytest.raises(OSError) as of_a_line, line_writer(path) as write:
-            write("7 bytes")
+        write = line_writer(path)
+        write("7 bytes")
+        with pytest.raises(OSError) as of_a_line:
             write("7 bytes")
     assert of_a_whole_file.value.filename == of_a_line.value.filename == str(path)
-    assert path.read_text() == "7 bytes\n7 "
+    assert path.read_text() == "7 bytes\n"
+    write("7 bytes")
+    assert path.read_text() == "7 bytes\n7 bytes\n"
+
+
+def test_a_file_of_lines_appears_with_the_first(tmp_path):
+    write = line_writer(tmp_path / "a")
+    assert [*tmp_path.iterdir()] == []
+    write("one")
+    assert (tmp_path / "a").read_text() == "one\n"
 
 
 def test_of_two_programs_that_write_lines_one_stops(tmp_path):
     path = tmp_path / "a"
-    with line_writer(path) as write, line_writer(path) as write_too:
-        write("one")
-        with pytest.raises(ValueError, match="a: another program writes to it, too"):
-            write_too("two")
-        write("three")
+    write, write_too = line_writer(path), line_writer(path)
+    write("one")
+    with pytest.raises(ValueError, match="a: another program writes to it, too"):
+        write_too("two")
+    write("three")
     assert path.read_text() == "one\nthree\n"
 
 
@@ -64,30 +74,12 @@ def test_names_that_are_refused(tmp_path):
     assert "a.txt: expected a name that ends in .html" in refusal(
         require_new, tmp_path / "a.txt", ".html"
     )
-    assert "there is no folder" in refusal(require_new, tmp_path / "none" / "a")
+    assert "a: cannot be written" in refusal(require_new, tmp_path / "none" / "a")
     path.symlink_to("nowhere")  # a link that leads nowhere is there, too
     assert "a.html: is there already" in refusal(require_new, path)
 
 
-@pytest.mark.skipif(not hasattr(os, "link"), reason="no hard links on this system")
-def test_where_there_are_no_hard_links_the_file_appears_too(tmp_path, monkeypatch):
-    """Such as on FAT, or some network drives."""
-
-    def link(source, target):
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", link)
-    with new_file(tmp_path / "a") as temporary:
-        temporary.write_text("all of it")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["all of it"]
-
-
-def test_without_hard_links_too_nothing_is_overwritten(tmp_path, monkeypatch):
-    def link(source, target):
-        target.write_text("mine")
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(os, "link", link)
-    with pytest.raises(ValueError, match="is there already"), new_file(tmp_path / "a") as temporary:
-        temporary.write_text("ours")
-    assert (tmp_path / "a").read_text() == "mine"
+def test_a_folder_that_is_read_only_is_refused_before_the_work(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    for prepare in (require_new, line_writer):
+        assert "a: cannot be written" in refusal(prepare, tmp_path / "a")
