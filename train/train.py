@@ -15,10 +15,10 @@ a run its result is written to models/, in place of an older one.
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,6 +67,19 @@ CACHE = Path("training")  # where checkpoints and samples are kept
 WEIGHT_DECAY = 0.05
 
 Loss = Callable[[Any, Tensor, int], Tensor]  # (model, ids, offset) -> scalar
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield the path of a file that takes the place of `path`, whole, if the block succeeds. A
+    missing folder is made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    with named(path):
+        yield part
+    part.replace(path)
+
 
 # ---------------------------------------------------------------- texts
 
@@ -126,12 +139,9 @@ def samples_path(folder: Path) -> Path:
 
 
 def write_array(array: np.ndarray, path: Path) -> None:
-    """Write an array to a .npy file, whole or not at all; a missing folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_suffix(".part")
-    with named(path), part.open("wb") as file:
+    """Write an array to a .npy file."""
+    with replacing(path) as part, part.open("wb") as file:
         np.save(file, array)
-    part.replace(path)
 
 
 @dataclass(frozen=True)
@@ -163,6 +173,17 @@ class Texts:
         return random_passages(self.train, Purpose.PASSAGES, seed, step, n_rows, n_seq), offset
 
 
+def read_texts(corpus: str, folder: Path, written: bool, tokens_per_step: int = 4096) -> Texts:
+    """Read the corpus with the vocabulary of the target in a folder; if `written`, also what this
+    target wrote.
+    """
+    splits = (encode_split(corpus, split, folder) for split in ("train", "valid"))
+    path = samples_path(folder)
+    if written and not path.is_file():
+        raise ValueError(f"{path}: is missing; make it with the command samples")
+    return Texts(*splits, np.load(path) if written else None, tokens_per_step)
+
+
 # ---------------------------------------------------------------- models
 #
 # They are made of transformers' parts, so their parameters have the names and shapes of the files.
@@ -187,6 +208,9 @@ def transformers_config(config: Config) -> GPT2Config:
     )
 
 
+Logits = Iterator[tuple[int, Tensor]]  # (i, logits of token i of drafts)
+
+
 class GPT2(GPT2LMHeadModel):
     """A target or a draft model. Without tensors, {name as stored: array}, weights are random."""
 
@@ -196,21 +220,25 @@ class GPT2(GPT2LMHeadModel):
             state = {name: torch.from_numpy(array) for name, array in tensors.items()}
             self.transformer.load_state_dict(state)
 
-    def embed(self, ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+    def embed(self, ids: Tensor, offset: int) -> Tensor:  # [batch, n_seq] -> [batch, n_seq, n_embd]
         """Return the sums of token and position embeddings; offset: the position of the first."""
         positions = torch.arange(offset, offset + ids.shape[1])
         return self.transformer.wte(ids) + self.transformer.wpe(positions)
 
-    def hidden(self, ids, offset=0):  # [batch, n_seq] -> [batch, n_seq, n_embd]
+    def hidden(
+        self, ids: Tensor, offset: int = 0
+    ) -> Tensor:  # [batch, n_seq] -> [batch, n_seq, n_embd]
         """Return the output of the last block after the final norm."""
         positions = torch.arange(offset, offset + ids.shape[1])[None]
         output = self.transformer(ids, position_ids=positions, use_cache=False)
         return output.last_hidden_state
 
-    def logits(self, hidden):  # [..., n_embd] -> [..., n_vocab], float32 in mixed precision, too
+    def logits(
+        self, hidden: Tensor
+    ) -> Tensor:  # [..., n_embd] -> [..., n_vocab], float32 in mixed precision, too
         return self.lm_head(hidden).float()
 
-    def draft_logits(self, ids, offset, hidden, teacher):
+    def draft_logits(self, ids: Tensor, offset: int, hidden: Tensor, teacher: "GPT2") -> Logits:
         """Yield (0, logits [batch, n_seq, n_vocab]): of the next token at every position. The heads
         below, which are called in the same way, need the target's hidden states and the target.
         """
@@ -235,7 +263,7 @@ class Eagle(nn.Module):
         self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
         self.h = nn.ModuleList([GPT2Block(transformers_config(block))])
 
-    def draft_logits(self, ids, offset, hidden, teacher):
+    def draft_logits(self, ids: Tensor, offset: int, hidden: Tensor, teacher: "GPT2") -> Logits:
         """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
         for token i of drafts that begin at every position. Row j is to be like the target's logits
         at position i + j.
@@ -255,7 +283,9 @@ class Eagle(nn.Module):
             # what is guessed at the first i places belongs to drafts that began before the text
             yield i, teacher.logits(hidden[:, i:])
 
-    def guess_hidden(self, hidden_before, embedded, keys, values):  # -> [batch, n_seq, n_hidden]
+    def guess_hidden(
+        self, hidden_before, embedded, keys: list[Tensor], values: list[Tensor]
+    ):  # -> [batch, n_seq, n_hidden]
         """Return a guess of the hidden state at every position, before the norm.
 
         hidden_before, embedded: [batch, n_seq, n_hidden], at the position before, and of the tokens
@@ -273,7 +303,9 @@ class Eagle(nn.Module):
         x = x + block.mlp(block.ln_2(x))
         return self.proj(x)
 
-    def attend(self, q, keys, values):  # [batch, n_head, n_seq, d_head] -> the same
+    def attend(
+        self, q, keys: list[Tensor], values: list[Tensor]
+    ):  # [batch, n_head, n_seq, d_head] -> the same
         """Let every position attend to the text before its draft, and to the draft's tokens."""
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one
@@ -296,7 +328,7 @@ class Medusa(nn.Module):
             nn.init.zeros_(head.c_proj.weight)
         self.heads = nn.ModuleList(heads)
 
-    def draft_logits(self, ids, offset, hidden, teacher):
+    def draft_logits(self, ids: Tensor, offset: int, hidden: Tensor, teacher: "GPT2") -> Logits:
         """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
         from the hidden state at every position, as Eagle.draft_logits does.
         """
@@ -325,19 +357,6 @@ def read_layers(text: str, config: Config) -> list[int]:
     return layers
 
 
-def keep_layers(tensors: dict[str, np.ndarray], layers: list[int]) -> dict[str, np.ndarray]:
-    """Return the parameters of a model with only some of the layers, in this order."""
-    kept = {name: array for name, array in tensors.items() if not name.startswith("h.")}
-    for new, old in enumerate(layers):
-        begin = f"h.{old}."
-        kept |= {
-            f"h.{new}.{name.removeprefix(begin)}": array
-            for name, array in tensors.items()
-            if name.startswith(begin)
-        }
-    return kept
-
-
 def seed_weights(seed: int) -> None:
     """Seed torch's global generator, which draws the weights of models made from now on."""
     torch.manual_seed(int(stream(Purpose.WEIGHTS, seed).generate_state(1)[0]))
@@ -349,21 +368,18 @@ def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
     notes: for the file's metadata
     """
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
-    part = path.with_suffix(".part")
-    with named(path):
+    with replacing(path) as part:
         part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
-    part.replace(path)
 
 
 def write_model(model: GPT2, folder: Path, source: Path) -> None:
     """Write a model into a folder, which is made, as Hugging Face stores GPT-2, with the vocabulary
     of another folder. The output head is not written, because it is the token embedding.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    write_tensors(model.transformer, folder / "model.safetensors")
     if source != folder:
         for name in ("vocab.json", "merges.txt"):
             shutil.copy(source / name, folder)
-    write_tensors(model.transformer, folder / "model.safetensors")
     model.config.save_pretrained(folder)
 
 
@@ -386,40 +402,27 @@ def total_variation(p, q):  # 2 x [..., n_vocab], logits -> scalar, the mean ove
 
 
 def distillation_loss(
-    teacher: GPT2, read: Callable, distance: Callable, draft: Any, ids: Tensor, offset: int
+    teacher: GPT2, distance: Callable, draft: Any, ids: Tensor, offset: int
 ) -> Tensor:
     """Return the distance of a draft's distributions from the teacher's, for each token of a draft
     the mean over positions, added up. A GPT2 drafts one token here, a head several.
-
-    read(ids, offset) -> the teacher's hidden states
     """
     with torch.no_grad():
-        hidden = read(ids[:, :-1], offset)  # the last ids are for cross_entropy only
+        hidden = teacher.hidden(ids[:, :-1], offset)  # the last ids are for cross_entropy only
         p = teacher.logits(hidden)
     logits = draft.draft_logits(ids[:, :-1], offset, hidden, teacher)
     # token i of a draft: its row j is for the target's position i + j
     return sum(distance(p[:, i:], q) for i, q in logits)
 
 
-def distillation_losses(teacher: GPT2, keep: bool = False) -> tuple[Loss, Loss]:
+def distillation_losses(teacher: GPT2) -> tuple[Loss, Loss]:
     """Return the losses of the two halves of a run that distils a teacher (DistillSpec, Zhou et al.
     2023, arXiv 2310.08461): first Kullback-Leibler, whose gradients are large while the draft knows
     nothing, then total variation, because acceptance at temperature 1 is exactly 1 - TV(p, q)
     (Leviathan et al. 2023, corollary 3.6).
-
-    keep: whether to keep the teacher's hidden states, because batches will come again
     """
     teacher.eval().requires_grad_(False)
-    kept: dict[tuple[int, bytes], Tensor] = {}
-
-    def read(ids, offset):  # [batch, n_seq] -> [batch, n_seq, n_embd]
-        key = offset, ids.numpy().tobytes()
-        hidden = kept[key].float() if key in kept else teacher.hidden(ids, offset)
-        if keep:
-            kept[key] = hidden.half()
-        return hidden
-
-    loss_of = partial(distillation_loss, teacher, read)
+    loss_of = partial(distillation_loss, teacher)
     return partial(loss_of, kullback_leibler), partial(loss_of, total_variation)
 
 
@@ -447,11 +450,13 @@ class Muon(torch.optim.Optimizer):
     step would take minutes.
     """
 
-    def __init__(self, params, lr: float, weight_decay: float, momentum: float = 0.95):
+    def __init__(
+        self, params: list, lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self):
+    def step(self) -> None:
         (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
@@ -474,7 +479,7 @@ def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.O
     return [Muon(matrices, learning_rate, WEIGHT_DECAY), adamw]
 
 
-def mixed_precision():
+def mixed_precision() -> torch.autocast:
     """Return a context in which matrix products are in bfloat16 if the CPU has instructions for it.
     Without them, bfloat16 is several times slower than float32.
     """
@@ -488,71 +493,53 @@ def rate_at(step: int, steps: int, learning_rate: float) -> float:
     return learning_rate * min(1.0, (step + 1) / (0.02 * steps), (steps - step) / (0.6 * steps))
 
 
-@dataclass(frozen=True)
-class Run:
-    """The settings of a run. Those in `identity`, {name: value}, name the checkpoint it resumes
-    from; with other values it is another run.
+def train(
+    name: str,
+    model: nn.Module,
+    losses: tuple[Loss, Loss],
+    texts: Texts,
+    n_ctx: int,
+    steps: int,
+    learning_rate: float,
+    seed: int,
+    *identity: Any,
+) -> None:
+    """Take the remaining steps of a run. Every STEPS_PER_CHECKPOINT steps and at the end, write the
+    checkpoint and print the losses.
+
+    losses: of the two halves; n_ctx: of the target. identity: what names the checkpoint, besides
+    name and seed; with other values it is another run
     """
-
-    name: str
-    corpus: str
-    steps: int
-    learning_rate: float
-    seed: int
-    identity: dict[str, Any]
-    n_batches: int = 0  # that are read over and over; 0: new ones in every step
-
-    @property
-    def checkpoint(self) -> Path:
-        digits = sha256(repr((self.seed, self.identity)).encode()).hexdigest()[:12]
-        return CACHE / f"{self.name}-{digits}.pt"
-
-    def read_texts(self, folder: Path, written: bool, tokens_per_step: int = 4096) -> Texts:
-        """Read the corpus with the vocabulary of the target in a folder; if `written`, also what
-        this target wrote.
-        """
-        train, valid = (encode_split(self.corpus, split, folder) for split in ("train", "valid"))
-        path = samples_path(folder)
-        if written and not path.is_file():
-            raise ValueError(f"{path}: is missing; make it with the command samples")
-        return Texts(train, valid, np.load(path) if written else None, tokens_per_step)
-
-    def train(self, model: nn.Module, losses: tuple[Loss, Loss], texts: Texts, n_ctx: int) -> None:
-        """Take the remaining steps. Every STEPS_PER_CHECKPOINT steps and at the end, write the
-        checkpoint and print the losses. losses: of the two halves; n_ctx: of the target
-        """
-        optimizers, step, steps = new_optimizers(model, self.learning_rate), 0, self.steps
-        resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
-        if self.checkpoint.exists():
-            saved = torch.load(self.checkpoint, weights_only=True)
-            step = saved["step"]
-            for one, state in zip(resumed, saved["states"]):
-                one.load_state_dict(state)
-        bar = tqdm(total=steps, initial=step, desc=self.name, mininterval=5)
-        while step < steps:
-            loss_of = losses[step >= steps // 2]
-            i, n = (step % self.n_batches, self.n_batches) if self.n_batches else (step, steps)
-            ids, offset = texts.batch(i, n, self.seed, n_ctx)
-            with mixed_precision():
-                loss = loss_of(model, ids, offset)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            for optimizer in optimizers:
-                for group in optimizer.param_groups:
-                    group["lr"] = rate_at(step, steps, self.learning_rate)
-                optimizer.step()
-                optimizer.zero_grad()
-            step += 1
-            bar.update()
-            if step % STEPS_PER_CHECKPOINT == 0 or step == steps:
-                states = [one.state_dict() for one in resumed]
-                part = self.checkpoint.with_suffix(".part")
-                part.parent.mkdir(parents=True, exist_ok=True)
+    optimizers, step = new_optimizers(model, learning_rate), 0
+    resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
+    checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
+    if checkpoint.exists():
+        saved = torch.load(checkpoint, weights_only=True)
+        step = saved["step"]
+        for one, state in zip(resumed, saved["states"]):
+            one.load_state_dict(state)
+    bar = tqdm(total=steps, initial=step, desc=name, mininterval=5)
+    while step < steps:
+        loss_of = losses[step >= steps // 2]
+        ids, offset = texts.batch(step, steps, seed, n_ctx)
+        with mixed_precision():
+            loss = loss_of(model, ids, offset)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate_at(step, steps, learning_rate)
+            optimizer.step()
+            optimizer.zero_grad()
+        step += 1
+        bar.update()
+        if step % STEPS_PER_CHECKPOINT == 0 or step == steps:
+            states = [one.state_dict() for one in resumed]
+            with replacing(checkpoint) as part:
                 torch.save({"step": step, "states": states}, part)
-                part.replace(self.checkpoint)
-                valid = validate(model, loss_of, texts)
-                bar.write(f"{self.name} step {step} train {loss:.4f} valid {valid:.4f}")
-        bar.close()
+            valid = validate(model, loss_of, texts)
+            bar.write(f"{name} step {step} train {loss:.4f} valid {valid:.4f}")
+    bar.close()
 
 
 @torch.no_grad()
@@ -626,10 +613,11 @@ def target(
         model = GPT2(config, tensors)
     else:
         model = new_model(source, *TARGET_SHAPE, seed)
-    identity = {"start": start, "grow": grow}
-    run = Run(target_model_size, corpus, steps, learning_rate, seed, identity)
-    texts = run.read_texts(source, written=False)
-    run.train(model, (cross_entropy, cross_entropy), texts, model.config.n_positions)
+    texts, losses = read_texts(corpus, source, written=False), (cross_entropy, cross_entropy)
+    train(
+        target_model_size, model, losses, texts, model.config.n_positions, steps, learning_rate,
+        seed, start, grow,
+    )  # fmt: skip
     write_model(model, folder, source)
 
 
@@ -639,20 +627,17 @@ def draft(
     target_model_size: str = "7M",
     draft_model_size: str = "0.7M",
     start: str = "",
-    layers: str = "",
     n_layer: int = 2,
     n_embd: int = 128,
     n_head: int = 4,
     written: bool = False,
     steps: int = 3000,
     tokens_per_step: int = 4096,
-    n_batches: int = 0,
     learning_rate: float = 4e-3,
     seed: int = 1,
 ) -> None:
     """Distil a draft model from a target by total variation, 1 - its acceptance rate. If it begins
-    with random weights, or with some of the layers, then the first half of the run is by
-    Kullback-Leibler divergence.
+    with random weights, the first half of the run is by Kullback-Leibler divergence.
 
     CORPUS is the folder of *_train.txt and *_valid.txt.
 
@@ -660,37 +645,28 @@ def draft(
         target_model_size: the model to learn from
         draft_model_size: the folder in models/ that it is written to
         start: a draft model to start from; without it, the weights are random
-        layers: layers of --start to keep, such as 0; without it, all
         n_layer: layers of a model with random weights
         n_embd: its width
         n_head: its heads of attention
         written: half of the text is what the target wrote (the command samples)
         steps: how many steps
         tokens_per_step: how many tokens each of them reads
-        n_batches: read so many batches over and over, so that the target computes them only once,
-            which is three times as fast; 0 reads new ones in every step
         learning_rate: the highest of the run
         seed: of weights and batches
     """
     source = MODELS / target_model_size
     teacher = GPT2(read_config(source), read_tensors(source))
-    losses = distillation_losses(teacher, keep=n_batches > 0)
+    losses = distillation_losses(teacher)
     if start:
-        config, tensors = (
-            read_config(MODELS / start),
-            read_tensors(MODELS / start),
-        )
-        kept = read_layers(layers, config) or [*range(config.n_layer)]
-        model = GPT2(replace(config, n_layer=len(kept)), keep_layers(tensors, kept))
-        if not layers:
-            losses = losses[1], losses[1]  # it knows enough for total variation
+        model = GPT2(read_config(MODELS / start), read_tensors(MODELS / start))
+        losses = losses[1], losses[1]  # it knows enough for total variation
     else:
         model = new_model(source, n_layer, n_embd, n_head, seed)
-    identity = {"target": target_model_size, "start": start, "layers": layers, "written": written}
-    identity |= {"tokens_per_step": tokens_per_step, "n_batches": n_batches}
-    run = Run(draft_model_size, corpus, steps, learning_rate, seed, identity, n_batches)
-    texts = run.read_texts(source, written, tokens_per_step)
-    run.train(model, losses, texts, model.config.n_positions)
+    texts = read_texts(corpus, source, written, tokens_per_step)
+    train(
+        draft_model_size, model, losses, texts, model.config.n_positions, steps, learning_rate,
+        seed, target_model_size, start, written, tokens_per_step,
+    )  # fmt: skip
     write_model(model, MODELS / draft_model_size, source)
 
 
@@ -753,8 +729,8 @@ def head(
         # small steps: heads that begin as copies of the target's own need many, not large ones
         module, learning_rate, tokens_per_step = Medusa(config, MEDUSA_HEADS), 1e-2, 1024
     losses = distillation_losses(GPT2(config, read_tensors(folder)))
-    run = Run(f"{kind}-{target_model_size}", corpus, steps, learning_rate, seed, {})
-    run.train(module, losses, run.read_texts(folder, True, tokens_per_step), config.n_ctx)
+    texts, name = read_texts(corpus, folder, True, tokens_per_step), f"{kind}-{target_model_size}"
+    train(name, module, losses, texts, config.n_ctx, steps, learning_rate, seed)
     write_tensors(module, folder / f"{kind}.safetensors", **notes)
 
 

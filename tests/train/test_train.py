@@ -4,6 +4,7 @@ import contextlib
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -156,8 +157,8 @@ def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
         torch.manual_seed(0)
         model = MAKE[name]()
         monkeypatch.setattr(train, "CACHE", tmp_path / where)
-        run = train.Run(name, "", 36, 3e-2, 1, {})
-        run.train(model, (noted, noted), read_texts(tokens_per_step=96), TINY.n_ctx)
+        texts = read_texts(tokens_per_step=96)
+        train.train(name, model, (noted, noted), texts, TINY.n_ctx, 36, 3e-2, 1)
         return [*model.parameters()]
 
     whole = trained("whole")
@@ -195,14 +196,14 @@ def places(folder, tmp_path, monkeypatch):
 
 def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
     encoder, path = load_encoder(folder), Path(places["corpus"]) / "a_train.txt"
-    run = train.Run("17M", places["corpus"], 1, 1e-3, 1, {})
-    ids = run.read_texts(folder, written=False).train.tolist()
+    read = partial(train.read_texts, places["corpus"], folder)
+    ids = read(written=False).train.tolist()
     assert ids == [*encoder.encode(path.read_text()), encoder.end_of_text]
     with pytest.raises(ValueError, match="command samples"):
-        run.read_texts(folder, written=True)
+        read(written=True)
     path.write_text("short")
     with pytest.raises(ValueError, match="expected at least 60"):
-        run.read_texts(folder, written=False)
+        read(written=False)
 
 
 def test_samples_are_what_the_target_writes_and_go_on_where_they_were_interrupted(
@@ -251,9 +252,7 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
     assert read_config(size.parent / "17M") == replace(read_config(size), n_embd=32, n_head=4)
     train.draft(**few, n_layer=2, n_embd=16, n_head=2)
     train.samples(**places, n_batches=1)
-    train.draft(**few, start="0.7M", layers="1", written=True, n_batches=1,
-                draft_model_size="0.5M")  # fmt: skip
-    assert read_config(size.parent / "0.5M") == replace(read_config(size), n_layer=1)
+    train.draft(**few, start="0.7M", written=True, draft_model_size="0.5M")
     train.head(**few)
     train.head(**few, kind="medusa")
     for draft in ("0.7M", "0.5M", "eagle", "medusa"):
@@ -269,27 +268,6 @@ def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
     for n in (2, 3):
         train.target(**places, target_model_size="17M", start="17M", steps=n)
     assert steps == [0, 0, 1, 1, 2, 2]  # of two optimizers
-
-
-def test_a_target_computes_a_batch_that_comes_again_once(folder):
-    """To the digits of float16; and the loss is the same as without."""
-    teacher, draft = read_teacher(folder), train.GPT2(TINY)
-    ids, read = torch.tensor([IDS]), []
-    hidden = teacher.hidden
-    teacher.hidden = lambda *given: read.append(1) or hidden(*given)
-    expected = train.distillation_losses(teacher)[1](draft, ids, 0).item()
-    loss = train.distillation_losses(teacher, keep=True)[1]
-    assert [loss(draft, ids, 0).item() for _ in range(3)] == pytest.approx([expected] * 3, 1e-2)
-    assert len(read) == 2
-    assert loss(draft, ids, 4).item() != expected and len(read) == 3  # elsewhere in the context
-
-
-def test_keeping_layers_keeps_what_they_compute(folder):
-    tensors = train.read_tensors(folder)
-    kept = train.keep_layers(tensors, [1])
-    assert kept.keys() == replace(TINY, n_layer=1).shapes().keys()
-    for name, array in kept.items():
-        assert np.array_equal(array, tensors[name.replace("h.0.", "h.1.")])
 
 
 def test_a_layer_that_is_not_there_is_refused():
