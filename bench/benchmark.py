@@ -11,21 +11,18 @@ from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
-from backends.machine import describe_machine
+from bench.machine import describe_machine
 from bench.plot import draw
 from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
-from checkpoints.search import find_folder
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
-from decoding.decode import HEADS, NGRAM
-from decoding.heads import load_head
+from decoding.decode import HEADS, load_drafts
 from encoder import Encoder
 from gpt2 import Model
 from sampling import RULES, SamplingParams
-from utils import get_backend, load_models
 
 # flags that decide all rows alike; the others are columns, or decide nothing
 SETTINGS = ["top_k", "top_p", "n_prompts", "n_tokens_to_generate", "repeats", "seed", "weights"]
@@ -89,14 +86,13 @@ def benchmark(
     """
     settings = {name: value for name, value in locals().items() if name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
-    about = {"settings": settings, "machine": describe_machine(backend.partition("-")[0])}
+    about = {"settings": settings, "machine": describe_machine(backend)}
     drafts = read_list("draft_model_size", draft_model_size)
     Ks, rules = read_list("K", K, int), read_list("verification", verification)
     batch_sizes = read_list("batch_size", batch_size, int)
     params = [SamplingParams(t, top_k, top_p) for t in read_list("temperature", temperature, float)]
-    counts = {"K": min(Ks), "batch_size": min(batch_sizes), "n_prompts": n_prompts}
-    counts |= {"n_tokens_to_generate": n_tokens_to_generate, "repeats": repeats}
-    for flag, count in counts.items():
+    counts = {"n_prompts": n_prompts, "n_tokens_to_generate": n_tokens_to_generate}
+    for flag, count in (counts | {"repeats": repeats}).items():
         if count < 1:
             raise ValueError(f"--{flag} {count}: expected 1 or more")
     if seed < 0:
@@ -105,14 +101,19 @@ def benchmark(
         raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
     if not 0 <= synthetic_acceptance <= 1:
         raise ValueError(f"--synthetic_acceptance {synthetic_acceptance}: expected 0 to 1")
-    for path, ending in ((out, ".jsonl"), (plot, ".svg")):
-        if path:
-            require_new(path, ending)
+    heads = [draft for draft in drafts if draft in HEADS]
+    if heads and weights == "random":
+        raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
+    writers: list[Callable[[str], None]] = [partial(print, flush=True)] if json else []
+    if out:
+        writers.append(line_writer(require_new(out, ".jsonl")))
+    if plot:
+        require_new(plot, ".svg")
     texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
     variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
     rows = []
     for name in read_list("target_model_size", target_model_size):
-        target, models, encoder = load(name, drafts, models_dir, backend, weights)
+        target, models, encoder = load_drafts(name, drafts, models_dir, backend, weights=weights)
         ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
         for to_probs, n_texts in itertools.product(params, batch_sizes):
             batches = batches_of(ids, n_texts)
@@ -132,10 +133,8 @@ def benchmark(
                     "K": k,
                 }
                 rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
-                if json:
-                    print(dumps(rows[-1]), flush=True)
-                if out:
-                    line_writer(out)(dumps(rows[-1]))
+                for write in writers:
+                    write(dumps(rows[-1]))
     if not json:
         print(to_markdown(rows))
     if plot:
@@ -144,7 +143,9 @@ def benchmark(
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
-    """Read a list such as "1,2,4", of ints also "1..4". Raises ValueError, which names the flag."""
+    """Read a list such as "1,2,4"; of ints, from 1 on, also "1..4". Raises ValueError, which names
+    the flag.
+    """
     values: list[Any] = []
     try:
         for part in text.split(","):
@@ -153,31 +154,13 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
                 values += range(int(first), min(int(last), int(first) + MOST_VALUES) + 1)
             else:
                 values.append(kind(part))
-        values[0]  # 4..1 has none
-    except (ValueError, IndexError):
-        raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4") from None
+    except ValueError:
+        values = []
+    if not values or kind is int and min(values) < 1:
+        raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4")
     if len(values) > MOST_VALUES:
         raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
     return list(dict.fromkeys(values))
-
-
-def load(
-    name: str,
-    drafts: list[str],
-    models_dir: str,
-    backend: str,
-    weights: Literal["checkpoint", "random"],
-) -> tuple[Model, dict[str, Any], Encoder]:
-    """Load a target and its drafts, {name: what make_drafter takes}, and their encoder."""
-    sizes = [draft for draft in drafts if draft not in (NGRAM, *HEADS)]
-    heads = [draft for draft in drafts if draft in HEADS]
-    if heads and weights == "random":
-        raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
-    (target, *models), encoder = load_models(
-        [name, *sizes], models_dir, get_backend(backend), weights=weights
-    )
-    loaded = {head: load_head(head, find_folder(name, models_dir), target) for head in heads}
-    return target, {NGRAM: None} | dict(zip(sizes, models)) | loaded, encoder
 
 
 def encode_fitting(

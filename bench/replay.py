@@ -53,8 +53,6 @@ def replay(
         json: print a JSON object for each row, and nothing else
     """
     names, Ks = read_list("draft_model_size", draft_model_size), read_list("K", K, int)
-    if min(Ks) < 1:
-        raise ValueError(f"--K {min(Ks)}: expected 1 or more")
     if heads := {*names} & {*HEADS}:
         problem = "expected a model or ngram, as a head needs to see its target"
         raise ValueError(f"--draft_model_size {heads.pop()}: {problem}")

@@ -36,27 +36,41 @@ NGRAM = "ngram"  # the draft that looks up n-grams, without a model
 HEADS = ("eagle", "medusa")  # drafts by heads of the target
 
 
+def load_drafts(
+    target: str,
+    drafts: list[str],
+    models_dir: str,
+    backend: str = "numpy",
+    download: bool = False,
+    weights: Literal["checkpoint", "random"] = "checkpoint",
+) -> tuple[Model, dict[str, Any], Encoder]:
+    """Load a target, its drafts, {name: what make_drafter takes}, and their encoder. A name is a
+    size in models_dir, a folder, or an owner/name of Hugging Face; that of a draft may also be one
+    of HEADS, or "ngram", which has nothing to load and is None. Raises ValueError if a model is not
+    there or cannot be used.
+
+    download: whether to fetch what is missing; weights: see utils.load_models
+    """
+    sizes = [name for name in drafts if name not in (NGRAM, *HEADS)]
+    names = [target, *sizes]
+    models, encoder = load_models(names, models_dir, get_backend(backend), weights, download)
+    for model in models:
+        model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
+    loaded = {NGRAM: None} | dict(zip(sizes, models[1:]))
+    for name in {*drafts} & {*HEADS}:
+        from decoding.heads import load_head  # here and below: most runs have none
+
+        loaded[name] = load_head(name, find_folder(target, models_dir), models[0])
+    return models[0], loaded, encoder
+
+
 @lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
 def load_pair(
     target: str, draft: str, models_dir: str, backend: str = "numpy", download: bool = False
 ) -> tuple[Model, Any, Encoder]:
-    """Load a target, its draft and their encoder. Each of the two names is a size in models_dir, a
-    folder, or an owner/name of Hugging Face; the draft may also be one of HEADS, or "ngram", which
-    has nothing to load and is None. Raises ValueError if a model is not there or cannot be used.
-
-    download: whether to fetch what is missing
-    """
-    names = [target] if draft in (NGRAM, *HEADS) else [target, draft]
-    models, encoder = load_models(names, models_dir, get_backend(backend), download=download)
-    for model in models:
-        model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
-    if draft == NGRAM:
-        return models[0], None, encoder
-    if draft in HEADS:
-        from decoding.heads import load_head  # here and below: most runs have none
-
-        models.append(load_head(draft, find_folder(target, models_dir), models[0]))
-    return models[0], models[1], encoder
+    """Load a target, one draft and their encoder, as load_drafts does."""
+    model, drafts, encoder = load_drafts(target, [draft], models_dir, backend, download)
+    return model, drafts[draft], encoder
 
 
 def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:

@@ -12,7 +12,7 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
-from backends.machine import describe_gpu
+from bench.machine import describe_machine
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import begin, encode_prompt
 from gpt2 import Config
@@ -132,4 +132,4 @@ def test_texts_and_figures_are_those_of_numpy(device):
 @pytest.mark.gpu
 def test_the_gpu_has_a_name():
     real_gpu()
-    assert describe_gpu()["gpu"]
+    assert describe_machine("cupy")["gpu"]

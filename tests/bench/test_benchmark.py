@@ -6,6 +6,7 @@ import pytest
 
 from bench import benchmark as command
 from bench import turns
+from decoding.decode import load_drafts
 from sampling import RULES, SamplingParams
 
 SHORT = {"n_tokens_to_generate": 10, "repeats": 1, "K": "1,3", "draft_model_size": "0.7M-17M"}
@@ -73,7 +74,7 @@ def test_rules_and_batches_are_rows_like_any_other(rows_of):
 
 
 def test_a_batch_writes_the_texts_that_its_prompts_get_alone(pair, prompts):
-    target, drafts, encoder = command.load("17M", ["0.7M-17M"], str(pair), "numpy", "checkpoint")
+    target, drafts, encoder = load_drafts("17M", ["0.7M-17M"], str(pair))
     ids = [encoder.encode(word) for word in ("hello", "over there", "out")]
     decode = lambda prompts: turns.decode_texts(
         target, drafts, 12, SamplingParams(0.0), 0.0, ("0.7M-17M", 3, "token"), prompts, (1, 2, 3)
@@ -157,7 +158,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
 @pytest.mark.parametrize("flags, shown", [
     ({"temperature": "0,x"}, "--temperature '0,x'"),
     ({"temperature": "-1"}, "temperature -1"),
-    ({"K": "0"}, "--K 0"),
+    ({"K": "0"}, "--K '0'"),
     ({"K": "1...3"}, "--K '1...3'"),
     ({"K": "3..1"}, "--K '3..1'"),
     ({"repeats": 0}, "--repeats 0"),

@@ -85,7 +85,7 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
 
 
 @pytest.mark.parametrize("flags, shown", [
-    ({"K": "0"}, "--K 0"),
+    ({"K": "0"}, "--K '0'"),
     ({"K": "1..999999999999"}, "at most 1000 values"),
     ({"draft_model_size": "eagle"}, "a head needs to see its target"),
     ({"draft_model_size": "other words"}, "different vocabularies"),

@@ -1,0 +1,40 @@
+"""Describes the machine that figures were measured on."""
+
+import datetime
+import platform
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from backends.before_numpy import N_THREADS
+from backends.kernels import openblas_kernels
+
+
+def processor_name() -> str:
+    """The name of the processor, such as "AMD EPYC 9654"; its architecture if nothing names it."""
+    try:
+        names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    except OSError:
+        names = []
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def describe_machine(backend: str) -> dict[str, Any]:
+    """{name: value} for result files: what measured figures depend on besides the settings."""
+    about = {
+        "cpu": processor_name(),
+        "threads": N_THREADS,
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "openblas": openblas_kernels(),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+    }
+    if backend != "numpy":
+        import cupy  # here: only a GPU needs it
+
+        about["gpu"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
+        about["cupy"] = cupy.__version__
+    return about
