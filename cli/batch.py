@@ -52,28 +52,14 @@ def batch(
         python main.py batch prompts.txt --out texts.jsonl --temperature 0.8
 
     The file holds a prompt a line, or JSON Lines with a prompt, text, question, instruction or
-    turns. A prompt that cannot be continued, because it is too long, gets a line with an error.
+    turns. A prompt that cannot be continued, because it is too long, gets a line with an error. The
+    first prompt gets the seed, the others seeds made from it, each in its line.
 
-    Flags, and those of generate that decide a text:
+    Flags, and those of generate:
         out: the file to append to; without it, the lines are printed. A name of a model in it
             stands for the same model in every run
         batch_size: how many prompts to decode together
         cluster: local:N, N worker processes here; or the address of a Dask scheduler
-        n_tokens_to_generate: how many tokens to write; the text may end before
-        stop: stop after the token that completes this string; \\n is a new line
-        mode: which decoders to run: both, autoregressive or speculative
-        target_model_size: the model you want text from: a name in models_dir, or a folder
-        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
-        models_dir: the folder that holds a folder for each model
-        download: fetch models that are missing
-        K: how many tokens to draft per round; auto chooses for each round
-        verification: the accept/reject rule: for each token, or for a round as a block
-        coupled: draft and target share their noise, so that the two texts are the same
-        temperature: 0 is greedy decoding
-        top_k: sample from the top_k most likely tokens; 0 keeps all
-        top_p: sample from the fewest most likely tokens that together reach this probability
-        seed: of the first prompt; the others get seeds made from it, each in its line
-        backend: numpy, or cupy on a GPU, or cupy-float16
     """
     flags = dict(locals())
     for flag, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):

@@ -1,5 +1,6 @@
 """python main.py chat: a console. A line is a prompt to be continued; /K 6 changes a flag."""
 
+import inspect
 import sys
 from functools import partial
 from typing import Any, Literal
@@ -7,7 +8,7 @@ from typing import Any, Literal
 from checkpoints.registry import MODELS_DIR
 from cli import show
 from cli.batch import decode_job
-from cli.command import ERRORS, flags_of, help_page, print_error, read, say, unknown
+from cli.command import ERRORS, flags_of, print_error, read, say, unknown
 from decoding.decode import DECODERS, load_pair
 
 try:
@@ -38,32 +39,18 @@ def chat(
     changes a flag (/trace turns it on or off), / shows all of them, // begins a prompt with a
     slash. Ctrl-C stops a text, Ctrl-D ends. Texts go to stdout, all else to stderr.
 
-    Flags:
-        n_tokens_to_generate: how many tokens to write; the text may end before
-        stop: stop after the token that completes this string; \\n is a new line
-        mode: which decoders to run: both, autoregressive or speculative
-        target_model_size: the model you want text from: a name in models_dir, or a folder
-        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
-        models_dir: the folder that holds a folder for each model
-        K: how many tokens to draft per round; auto chooses for each round
-        verification: the accept/reject rule: for each token, or for a round as a block
-        coupled: draft and target share their noise, so that the two texts are the same
-        temperature: 0 is greedy decoding
-        top_k: sample from the top_k most likely tokens; 0 keeps all
-        top_p: sample from the fewest most likely tokens that together reach this probability
-        seed: of each text
-        trace: print the speculative text round by round, every token marked
-        backend: numpy, or cupy on a GPU, or cupy-float16
+    Flags, those of generate:
     """
     settings = dict(locals())
     interactive = sys.stdin.isatty()
+    about = (inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines()
     if interactive:
-        say(*help_page(chat).splitlines())
+        say(*about)
     while True:
         try:
             line = input("> " if interactive else "")
             if line.strip() in ("help", "?", "/help", "/?"):
-                say(*help_page(chat).splitlines())
+                say(*about)
             elif line.startswith("/") and not line.startswith("//"):
                 change(settings, line[1:])
             elif line.strip():

@@ -131,20 +131,27 @@ def split(
     return plain, values
 
 
-def help_page(command: Callable) -> str:
-    """The docstring of a command, where "name: " becomes "--name (default): " for each flag."""
-    page = inspect.getdoc(command) or "no help: python -OO strips it"
+def help_page(command: Callable, first: Callable) -> str:
+    """The docstring of a command, where "name: " becomes "--name (default): " for each flag. A flag
+    that it does not describe means what it means for the first command.
+    """
+    page, meanings = inspect.getdoc(command), inspect.getdoc(first)
+    if not page or not meanings:
+        return "no help: python -OO strips it"
     for name, flag in flags_of(command).items():
+        line = rf"(?m)^    {name}: .*"
+        if not re.search(line, page):
+            page += "\n" + re.findall(line, meanings)[0]
         default = "" if flag.default is False or flag.default == "" else f" ({flag.default})"
         page = re.sub(rf"(?m)^    {name}: ", lambda _: f"    --{name}{default}: ", page)
     return page
 
 
-def call(command: Callable, words: list[str], moved: dict[str, str]) -> None:
+def call(command: Callable, words: list[str], first: Callable, moved: dict[str, str]) -> None:
     """Call a command with the words of a command line, or print its help."""
-    plain, values = split(words, flags_of(command), moved)
+    plain, values = split(words, flags_of(command), moved if command is first else {})
     if "help" in values:
-        print(help_page(command))
+        print(help_page(command, first))
         return
     try:
         bound = inspect.signature(command).bind(*plain, **values)
@@ -171,14 +178,13 @@ def run(words: list[str], commands: dict[str, Callable | str], moved: dict[str, 
     moved: {flag of the first command that has left it: the command line to use instead}
     """
     try:
-        if words[:1] == ["help"]:
-            words = [*words[1:], "--help"]
-        first, *rest = words or ["-"]
-        by_name = not first.startswith("-")
-        command = find(first if by_name else next(iter(commands)), commands)
+        words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
+        first = command = find(next(iter(commands)), commands)
+        if words and not words[0].startswith("-"):
+            command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, rest if by_name else words, {} if by_name else moved)
+            call(command, words, first, moved)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:

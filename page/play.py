@@ -52,22 +52,9 @@ def play(
     The server listens on 127.0.0.1 only, and answers only with the access token in the address that
     it prints. Ctrl-C ends it.
 
-    Flags, and those of generate that decide a text:
+    Flags, and those of generate:
         prompt: the text to continue first
-        n_tokens_to_generate: how many tokens to write; the text may end before
-        stop: stop after the token that completes this string; \\n is a new line
-        target_model_size: the model you want text from: a name in models_dir, or a folder
-        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
-        models_dir: the folder that holds a folder for each model
-        download: fetch models that are missing
         K: how many tokens to draft per round
-        verification: the accept/reject rule: for each token, or for a round as a block
-        coupled: draft and target share their noise, so that the two texts are the same
-        temperature: 0 is greedy decoding
-        top_k: sample from the top_k most likely tokens; 0 keeps all
-        top_p: sample from the fewest most likely tokens that together reach this probability
-        seed: of the random numbers
-        backend: numpy, or cupy on a GPU, or cupy-float16
         save: serve nothing, and write a page of this text to a new .html file
         port: the port to listen on; 0 chooses a free one
         no_browser: print the address, but open no browser

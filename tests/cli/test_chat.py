@@ -53,7 +53,7 @@ def text(as_json):
 def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
     code, out, err = chat(["/", "/K 4", "help", "?", PROMPT])
     assert (code, out) == (0, text()) and not errors_in(err)
-    for answer in ("/K 4\n", "/coupled False\n", "--temperature (0.0): ", " tokens/s, "):
+    for answer in ("/K 4\n", "/coupled False\n", "Continue prompts as you type", " tokens/s, "):
         assert answer in err
     listed = re.findall(r"(?m)^/(\w+)", err.partition("/K 4\n/")[0])
     assert listed[:3] == ["n_tokens_to_generate", "stop", "mode"]

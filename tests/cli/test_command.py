@@ -54,8 +54,12 @@ def paint(
     called.append((words, name, width, height, K, colour, fast))
 
 
-def frame(file: str, *, size: int = 1):
-    """Frame a file."""
+def frame(file: str, *, size: int = 1, width: int = 2):
+    """Frame a file.
+
+    Flags:
+        size: of the frame
+    """
     called.append((file, size))
 
 
@@ -153,7 +157,7 @@ def test_any_texts(name, word):
     ("-- --help", "unknown flag '--': expected one that --help lists"),
     ("--bru\x1b[2Jsh", r"unknown flag '--bru\x1b[2Jsh': expected one that --help lists"),
     ("--brush=3", "flag --brush: it is now python main.py frame FILE"),
-    ("paint --brush=3", "unknown flag '--brush': expected one that --help lists"),
+    ("frame --brush=3", "unknown flag '--brush': expected one that --help lists"),
     ("frame", "frame: missing a required argument: 'file'; try --help"),
     ("frame a b", "frame a b: too many positional arguments; try --help"),
     ("frme a", "unknown command 'frme': expected frame"),
@@ -179,6 +183,14 @@ def test_help_is_the_docstring_with_the_flags(capsys):
     ]  # fmt: skip
 
 
+def test_a_flag_that_a_command_does_not_describe_means_what_it_means_for_the_first(capsys):
+    assert run(["frame", "--help"], COMMANDS, MOVED) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "Frame a file.", "", "Flags:",
+        "    --size (1): of the frame", "    --width (2): in metres",
+    ]  # fmt: skip
+
+
 def function_of(name):
     command = main.COMMANDS[name]
     return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
@@ -187,7 +199,8 @@ def function_of(name):
 @pytest.mark.parametrize("name", list(main.COMMANDS))
 def test_every_command_describes_each_of_its_flags_once(program, name):
     flags, done = flags_of(function_of(name)), program(name, "--help")
-    assert done.code == 0 and re.findall(r"(?m)^    --(\w+)\b.*: \S", done.out) == [*flags]
+    described = re.findall(r"(?m)^    --(\w+)\b.*: \S", done.out)
+    assert done.code == 0 and sorted(described) == sorted(flags)
     for flag in flags.values():
         assert flag.annotation is not inspect.Parameter.empty
         assert flag.default is not inspect.Parameter.empty
