@@ -289,7 +289,7 @@ def live():
             [sys.executable, docs.parent / "main.py", "play", "--save", page], check=True
         )
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        tab = browser.new_page(viewport={"width": 1200, "height": 680}, reduced_motion="reduce")
+        tab = browser.new_page(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
         tab.goto(page.as_uri())
         tab.get_by_role("button", name="4 Replace").click()
         tab.screenshot(path=docs / "live.png")

@@ -45,7 +45,7 @@ def play(
     no_browser: bool = False,
 ) -> None:
     """Open a page in the browser where both decoders continue your own text: one round step by
-    step, a race, and every decision under a microscope. docs/live.md describes the page.
+    step, a race, and why the text is the same. docs/live.md describes the page.
 
         python main.py play --save page.html --temperature 0.8
 

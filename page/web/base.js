@@ -34,8 +34,6 @@ const sum = list => list.reduce((a, b) => a + b, 0);
 const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
 const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + "\u00a0%";
-const number = x => x === undefined || x === null ? "" // what is not there
-  : x === 0 ? "0" : x >= 1e-3 ? x.toPrecision(3) : x.toExponential(1);
 const times = x => x.toFixed(2) + "\u00a0×"; // a unit stays on the line of its number
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
@@ -59,7 +57,7 @@ const listed = id => (/^\p{L}/u.test(words[id]) ? "…" : "") + bare(words[id]);
 const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
-  draft: "accepted guess", correction: "replacement", bonus: "extra token",
+  draft: "accepted guess", correction: "replacement", bonus: "extra word: all guesses were right",
   target: "large model alone", rejected: "rejected guess", unexamined: "unread guess",
 };
 
@@ -100,7 +98,6 @@ const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 
 function showHead(run) {
   const asked = run.settings.n_tokens_to_generate;
-  $("size").textContent = (run.parameters[0] / 1e6).toPrecision(2) + " million";
   $("cut").hidden = !(run.room < asked);
   $("cut").textContent = `The models’ context has room for ${run.room} of the ${asked} tokens that were asked for: the text ends there.`;
   put("command", plainly(run.command).split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));

@@ -70,7 +70,7 @@ async function askRace() {
   begin(run);
   showMoment(moment * race.length);
   if (isPlaying) play();
-  else if (!$("one-round").hidden) showStep(one.step, true);
+  else if (one.step !== null) showStep(one.step, true);
   announce(`Done: ${$("speedup").textContent}`);
 }
 
@@ -111,12 +111,10 @@ function begin(run) {
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
   if (isByChance(state.base) === Boolean(i)) return;
-  const moment = race.time / race.length, isPlaying = race.playing;
   pause();
   showBase(state.base === state.all ? state.all.other : state.all);
-  if (!$("one-round").hidden) return showStep(one.step);
-  showMoment(moment * race.length);
-  if (isPlaying) play();
+  if (one.step === null) play(); // from its beginning
+  else showStep(one.step);
 }));
 
 if (live) {

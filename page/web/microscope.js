@@ -54,27 +54,24 @@ function showText(run) {
 
 const ruleOf = run => run.settings.coupled ? "coupled" : run.settings.verification || "token";
 
-// A guess that is kept or not by a roll, and not by the probabilities alone as at temperature 0.
-const hasCoin = ({u, p, q}) => (u ?? null) !== null && !(q === 1 && (p === 0 || p === 1));
-
 // ---------------------------------------------------------------- one decision
 
 function explain({kind, round, i, p, q, ratio, u, P}) {
   const odds = {
-    token: p < q ? `The small model says it with probability q = ${number(q)}, the large one only with `
-        + `p = ${number(p)}: it stays with p/q = ${number(ratio)}, as ${number(q)} × ${number(ratio)} = ${number(p)}. The roll from 0 to 1 was ${number(u)}. `
-      : `The large model says it with p = ${number(p)}, no less than the small one with q = `
-        + `${number(q)}: it stays, whatever is rolled. `,
-    block: `The guesses up to this one stay together with probability P = ${number(P)}. `,
+    token: p < q ? `The small model says it in ${percent(q)} of all cases, the large one only in ${percent(p)}: it stays in `
+        + `${percent(ratio)} of them, as ${percent(ratio)} of ${percent(q)} are ${percent(p)}. The dice, from 0 to 100\u00a0%, said ${percent(u)}. `
+      : `The large model says it at least as often (${percent(p)}) as the small one (${percent(q)}): `
+        + "it stays, whatever the dice say. ",
+    block: `The guesses up to this one stay together in ${percent(P)} of all cases. `,
     coupled: "Both models choose under the same noise here. ",
   }[ruleOf(state.run)];
   const here = `${quoted(round.tokens[i])}, which the large model says more often than the small one`;
   return {
     draft: odds + "Accepted.",
     rejected: `${odds}Rejected. In its place comes ${here}.`,
-    correction: `In place of the rejected guess comes ${here}: drawn from the missing pieces, each as often as it is large.`,
-    bonus: "All guesses were accepted; the same pass gave one more token, drawn from p, for free.",
-    target: "Nothing was guessed: drawn from p, as by the large model alone.",
+    correction: `In place of the rejected guess comes ${here}: drawn from the missing pieces, a wide one more often.`,
+    bonus: "All guesses were accepted: behind the last one, the same pass gave the large model’s own next word, for free.",
+    target: "Nothing was guessed: drawn as by the large model alone.",
   }[kind];
 }
 
@@ -121,61 +118,58 @@ function areas(rows, drafted) {
 
 function showDistributions({round, i, id, kind}) {
   const rows = rowsAt(round, i), drafted = rows[0].q !== null, P = round.support && i > 0;
-  const p = P ? "P p" : "p", {element, counts} = areas(rows, drafted), rule = ruleOf(state.run);
+  const {element, counts} = areas(rows, drafted), rule = ruleOf(state.run);
   const body = rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr",
     make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
     n === 0 && make("td.picture", {rowspan: rows.length}, element),
     make("td.number", percent(row.p)), drafted && make("td.number", percent(row.q))));
   const head = (kind, ...text) => make(kind, {scope: "col"}, text);
   // all pieces that are cut off, end to end, and all that are missing
-  const scale = Math.max(counts.most, 1.3 * (1 - round.overlap[i]));
-  const foot = (says, kind, size) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
-    rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)})),
-    make("b", percent(1 - round.overlap[i])))));
+  const lack = 1 - round.overlap[i], scale = Math.max(counts.most, 1.3 * lack), darts = make("span.darts", {style: width(lack / scale)});
+  const foot = (says, kind, size, ...extra) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
+    rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)},
+      kind === "residual" && size(row) > .15 * lack && (row.id === null ? "others" : listed(row.id)))), make("b", percent(lack)), extra)));
   put("more",
-    make("table", {id: "likely"}, make("thead", make("tr", head("th", "word"),
-      head("th", make("span.line-p"), `${p}, large model`, drafted && [make("span.line-q"), "q, small model"]),
-      head("th.number", p), drafted && head("th.number", "q"))), make("tbody", body),
+    make("table", {id: "likely"}, make("thead", make("tr", head("th", "next word"),
+      head("th", make("span.line-p"), `the large model says it${P ? ", × P" : ""}`, drafted && [make("span.line-q"), "the small one"]),
+      head("th.number", P ? "P × large" : "large"), drafted && head("th.number", "small"))), make("tbody", body),
       drafted && !P && make("tfoot", foot("cut off", "rejected", ({q, both}) => q - both),
-        foot("missing", "residual", ({over}) => over))),
-    drafted && make("ul.legend", make("li", swatch("accepted"), "both say it: the guess stays"),
-      make("li", swatch("rejected"), "too much of q: cut off, the guess is rejected"),
-      make("li", swatch("residual"), `missing from ${p}: replacements, a large gap more often`),
-      rows.at(-1).id === null && make("li", make("span.swatch.residual.hatched"), "all others: some words cut, some missing")),
-    drafted && !P && make("p", make("b", "As much is cut off as is missing: "), "p and q both add up to 100\u00a0%, and what both say "
-      + "is in each. So the pieces that are cut off fill the gaps exactly."),
+        foot("lacking", "residual", ({over}) => over, darts))),
+    drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
+      + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement."),
     drafted && rule === "coupled" && make("p.soft", "This is how the token rule decides; here the noise does."),
-    drafted && rule === "token" && drawsPanel(rows, element, counts));
+    drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
 }
 
-// ---------------------------------------------------------------- a thousand draws
+// ---------------------------------------------------------------- ten thousand draws
 
-const N_DRAWS = 1000, DRAW_SECONDS = 8;
+const N_DRAWS = 10000, DRAW_SECONDS = 2;
 let drawing = null;
 
-// The index that a mass picks out of those of the rows, which need not sum to 1.
-function pick(masses) {
-  let left = Math.random() * sum(masses);
+// The index of the mass that `at`, from 0 to 1, hits where all of them lie end to end.
+function pick(masses, at) {
+  let left = at * sum(masses);
   const found = masses.findIndex(mass => (left -= mass) < 0);
   return found < 0 ? masses.findLastIndex(mass => mass > 0) : found;
 }
 
 // Guess from q, accept with what p and q share, else replace from p’s excess: the rule itself, again
-// and again. Counts fill up to p.
-function drawsPanel(rows, svg, {accepted, residual, most}) {
-  const says = make("p.soft", {id: "drawn"}, "Guess from q, then keep the guess or replace it, again and again: what comes out?");
+// and again, from when it is first seen on. Counts fill up to p.
+function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
+  const says = make("p.soft", {id: "drawn"}, "The small model guesses, and the guess stays or is replaced, again and again: what comes out?");
   const name = row => row.id === null ? "another word" : quoted(row.id);
   const counts = rows.map(() => ({accepted: 0, residual: 0}));
   let n = 0, last = "";
   const drawOne = () => {
-    const guess = pick(rows.map(({q}) => q)), {q, both} = rows[guess];
+    const guess = pick(rows.map(({q}) => q), Math.random()), {q, both} = rows[guess];
     if (Math.random() * q < both) {
       counts[guess].accepted++;
-      last = `Last: ${name(rows[guess])} guessed and accepted.`;
+      last = `Last: ${name(rows[guess])} guessed, stays.`;
     } else {
-      const instead = pick(rows.map(({over}) => over));
+      const at = Math.random(), instead = pick(rows.map(({over}) => over), at);
+      if (darts.children.length < 300) darts.append(make("i", {style: {left: share(at)}}));
       counts[instead].residual++;
-      last = `Last: ${name(rows[guess])} guessed and rejected, ${name(rows[instead])} in its place.`;
+      last = `Last: ${name(rows[guess])} guessed and cut off, ${name(rows[instead])} in its place.`;
     }
     n++;
   };
@@ -188,58 +182,35 @@ function drawsPanel(rows, svg, {accepted, residual, most}) {
     });
     const replaced = sum(counts.map(({residual}) => residual));
     const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
-    put("drawn", make("b", plural(n, "draw")), `: ${n - replaced} `, make("span.mark.draft", "accepted"),
+    put("drawn", make("b", `${n.toLocaleString("en")} draw${n === 1 ? "" : "s"}`), `: ${n - replaced} `, make("span.mark.draft", "stayed"),
       `, ${replaced} `, make("span.mark.correction", "replaced"), ". ", n < N_DRAWS ? last
-        : make("b", `Every word is close to p, at most ${percent(gap)} of the draws off: a thousand are few; the more, the closer.`));
+        : make("b", `Each word came up as often as the large model says it, within ${percent(gap)}: the more draws, the closer.`));
   };
-  const start = make("button.primary", {type: "button", id: "draws", click: () => {
+  const draw = tell => {
     cancelAnimationFrame(drawing);
     svg.classList.add("drawing");
     for (const count of counts) count.accepted = count.residual = 0;
+    darts.replaceChildren();
     n = 0;
     const begin = performance.now();
     const tick = now => {
       const part = still.matches ? 1 : (now - begin) / 1e3 / DRAW_SECONDS; // slow at first
-      const due = clamp(Math.ceil(N_DRAWS * part ** 3), 1, N_DRAWS);
+      const due = clamp(Math.ceil(N_DRAWS * part ** 4), 1, N_DRAWS);
       if (n < due) { while (n < due) drawOne(); show(); }
       if (n < N_DRAWS && svg.isConnected) drawing = requestAnimationFrame(tick);
-      else announce($("drawn").textContent);
+      else tell($("drawn").textContent);
     };
     tick(begin);
-  }}, "Draw a thousand times");
-  return make("div.row.draws", start, says);
-}
-
-$("to-draws").addEventListener("click", () => {
-  $("draws")?.click();
-  $("draws")?.focus({preventScroll: true});
-  $("microscope").scrollIntoView();
-});
-
-// ---------------------------------------------------------------- the coin
-
-// A slider on the bar of min(1, p/q): dragging it says what would have happened.
-function coinSlider(item) {
-  const ratio = Math.min(1, item.ratio), mark = make("span.u");
-  const would = make("p.soft", {id: "would", "aria-live": "polite"},
-    "The roll for this guess. Drag it, or use the arrow keys: what would have happened?");
-  const show = u => {
-    mark.textContent = "roll " + number(u);
-    Object.assign(mark.style, {left: `clamp(2.3rem, ${share(u)}, 100% - 2.3rem)`});
   };
-  const say = u => number(u) + (u < ratio ? ", accepted" : ", rejected");
-  const coin = slider({id: "coin", min: 0, max: .999, step: .001,
-    "aria-label": `The roll u; accepted below ${number(ratio)}`}, item.u, say, u => {
-    show(u);
-    const same = u < ratio === (item.kind === "draft");
-    put("would", make("b", u < ratio ? "Below p/q: accepted. " : "Not below p/q: rejected. "), same ? "The text stays as it is."
-      : u < ratio ? "The next guess would be examined." : "A replacement would be drawn from the red area.");
-  });
-  show(item.u);
-  const limit = make("span.r", {style: {left: `clamp(4.2rem, ${share(ratio)}, 100% - 4.2rem)`}},
-    `stays below p/q = ${number(ratio)}`);
-  return [make("div.coin", make("i", {style: width(ratio)}), coin, mark, limit), would];
+  new IntersectionObserver(([{isIntersecting}], observer) => {
+    if (!isIntersecting) return;
+    observer.disconnect();
+    if (!n) draw(() => {});
+  }, {threshold: .7}).observe(svg);
+  return make("div.row.draws", button("Draw again", "draws", () => draw(announce)), says);
 }
+
+// ---------------------------------------------------------------- which decision
 
 function select(item) {
   selected = item;
@@ -247,12 +218,10 @@ function select(item) {
     element.tabIndex = element.item.n === item.n ? 0 : -1; // one stop of the tab key
     element.setAttribute("aria-pressed", String(element.item.n === item.n));
   }
-  $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}`;
-  put("detail",
-    make("div.row", make("p.word", listed(item.id)), make("span.verdict." + item.kind, NAMES[item.kind])),
-    make("p", {id: "because"}, explain(item)));
+  $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}: choose another in the text`;
+  put("detail", make("span.soft", tailOf(state.run, item.r, item.i)), " ", make("b", "?"));
+  put("because", make("b", listed(item.id)), " ", make("span.verdict." + item.kind, NAMES[item.kind]), " ", explain(item));
   showDistributions(item);
-  put("coin-stage", hasCoin(item) && coinSlider(item));
   $("before").disabled = item.n === 0;
   $("after").disabled = item.n === items.length - 1;
 }

@@ -41,7 +41,7 @@ function showVerdict(now) {
   const measured = median(turnsOf(state.base).map(({speedup}) => speedup));
   put("verdict",
     `With ${percent(now.a)} of the guesses right, ${now.K} in a round, theory expects `, make("b", times(speedup)),
-    speedup < 1 ? ": the large model alone is faster. " : ` (measured above: ${times(measured)}). `,
+    speedup < 1 ? ": the large model alone is faster. " : ` (measured: ${times(measured)}). `,
     `Fastest (within 3 %): ${near.length > 1 ? `${near[0]} to ${near.at(-1)}` : near[0]} in a round.`);
 }
 
@@ -63,6 +63,8 @@ function showMoved() {
 
 function showPays(run) {
   for (const name in knobs) knobs[name] = null;
+  $("pays").classList.toggle("silent", !draftedIn(run));
+  if (!draftedIn(run)) return put("verdict", "Nothing was guessed in this text: the large model wrote it alone.");
   const now = standing(run);
   put("knobs",
     knob("a", "how often a guess is right", now.a, 0, 1, .01, percent),

@@ -1,15 +1,15 @@
 // ---------------------------------------------------------------- a pass, drawn
-// The large model's weights stream in from memory, once, and tokens ride along: the last one of the
-// text, and the guesses behind it. At the end stands what the pass brought.
+// All weights of the large model come from memory, once for all the words of a pass: the last one of
+// the text, and the guesses behind it, a row each.
 
-// part: of the row that it fills
-function weightsBar(part = 1) {
-  const bar = {read: make("i.read"), riders: make("span.riders"), key: null};
-  bar.element = make("span.weights", {style: width(part)}, bar.read, bar.riders);
-  return bar;
+// part: of the line of time that it fills; rows: for how many words there is room
+function weightsBar(part = 1, rows = 1) {
+  const riders = make("span.riders");
+  return {riders, key: null, progress: null,
+    element: make("span.weights", {style: {...width(part), minHeight: `calc(${rows} * var(--row))`}}, riders)};
 }
 const trainOf = (kind, says, bars, gain) => make("div.train." + kind, {"aria-hidden": "true"},
-  make("span.soft", says), make("span.bars", bars), gain);
+  make("div", make("span.soft", says), gain), make("span.bars", bars));
 
 // Show a moment of a bar: riders [{text, kind}], and progress from 0 to 1.
 function moveBar(bar, riders, progress) {
@@ -17,10 +17,10 @@ function moveBar(bar, riders, progress) {
   if (key !== bar.key) {
     bar.key = key;
     bar.riders.replaceChildren(...riders.map(({text, kind}) =>
-      make("span.mark." + kind, bare(text))));
+      make("span", make("span.mark." + kind, bare(text)))));
   }
-  bar.read.style.width = share(progress);
-  bar.riders.style.transform = `translateX(calc(${clamp(progress, 0, 1)} * (100cqw + .5rem) - ${share(progress)}))`;
+  bar.progress = progress;
+  bar.riders.style.setProperty("--read", share(progress));
 }
 
 // ---------------------------------------------------------------- the race
@@ -29,8 +29,9 @@ function moveBar(bar, riders, progress) {
 // on. r is the round; gains, the sources of the tokens that a pass brought.
 
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
+const ROWS_ALONE = 3; // one, and what the processor leaves idle
 const PASS_NAMES = {
-  target: "pass of the large model", draft: "small model, one guess each",
+  target: "a pass of the large model, as long as was measured", draft: "a guess of the small one",
 };
 
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
@@ -88,7 +89,7 @@ function drawLane(lane, run) {
     return kind === "rejected" ? make("span.over", lane.spans[i], lane.spans[own])
       : kind !== "correction" && lane.spans[i];
   });
-  lane.bar = weightsBar();
+  lane.bar = weightsBar(1, lane.kind === "alone" ? ROWS_ALONE : run.settings.K + 1);
   lane.gain = make("b.gain");
   lane.count = make("span.soft");
   lane.head = make("b.head");
@@ -97,7 +98,7 @@ function drawLane(lane, run) {
     make("span.soft", plainly(run.prompt)), given(body));
   $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h2", lane.name), lane.count),
-    make("div.laid", trainOf(lane.kind, "the large model’s numbers, from memory", lane.bar.element, lane.gain), make("div",
+    make("div.laid", trainOf(lane.kind, "all weights, from memory", lane.bar.element, lane.gain), make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
 }
@@ -113,8 +114,10 @@ function showHeadline(run) {
     ? `as fast${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same text" : ""}; middle of `
       + `${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
     : "both are taking turns"));
-  put("longer", isMeasured ? times(1 + run.settings.K * medianOf(turns, "extra")) : "…");
-  put("cheap", isMeasured ? medianOf(turns, "c").toFixed(2) : "…");
+  put("why", make("b", "Why is it faster? "), `In every pass, all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers) of the large model `
+    + "come from memory. ", make("b", "That takes the time"), ", not the calculation: the processor mostly waits. So a pass over "
+    + `${run.settings.K + 1} words takes `, make("b", isMeasured ? times(1 + run.settings.K * medianOf(turns, "extra")) : "…"),
+  ` as long as over one, not ${run.settings.K + 1} ×: each right guess saves a pass.`);
   put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
   put("compare", isOtherText(run) ? "Each side rolls its own dice, so the two texts differ: every word has the same odds in both."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
@@ -149,7 +152,7 @@ function showMoment(time) {
     });
     const done = lane.gains.filter(({element, end}) => !element.toggleAttribute("data-later", end > now));
     lane.gains.forEach(({element}) => element.toggleAttribute("data-last", element === done.at(-1)?.element));
-    lane.count.textContent = `${plural(written, "token")}, ${plural(done.length, "pass")}`;
+    lane.count.textContent = `${plural(written, "word")}, ${plural(done.length, "pass")}`;
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
     lane.head.hidden = !lane.flag.hidden;
@@ -165,8 +168,8 @@ function showMoment(time) {
 
 const slowness = () => Math.round(10 ** Number($("slow").value));
 const showSlowness = () => {
-  $("slow-now").textContent = slowness() + " ×";
-  $("slow").setAttribute("aria-valuetext", slowness() + " times");
+  $("slow-now").textContent = slowness();
+  $("slow").setAttribute("aria-valuetext", slowness() + " times slower than real");
 };
 
 function showPlay() {
@@ -202,7 +205,7 @@ function play() {
 
 // ---------------------------------------------------------------- one round in four steps
 
-// wait: milliseconds until the race; bars: a pass with guesses, then those alone in the same time
+// step: that is shown, null in the race; wait: milliseconds until the race; bars: a pass with guesses, then those alone in the same time
 const one = {step: 0, timer: null, frame: null, wait: 12000, bars: []};
 
 // The round that is told: that of the telling rejection, else the first with guesses.
@@ -215,61 +218,66 @@ function toldRound(run) {
 // Show a step of the round, or the race: its button is pressed, and the next one stands out.
 function showPane(step) {
   clearTimeout(one.timer);
-  $("one-round").hidden = step === null;
-  $("lanes-pane").hidden = step !== null;
+  one.step = step;
+  $("one-round").classList.toggle("room", step === null);
+  $("lanes-pane").classList.toggle("room", step !== null);
   press("guide", step);
   [...$("guide").children].forEach((element, i) =>
     element.classList.toggle("primary", i === (step === null ? 4 : step + 1)));
 }
 
-// What stands under a guess: what the large model says to it.
-function sayOf(round, i, step, isChance) {
-  const kind = kindOf(round, i), isDone = step >= 2;
-  if (step < 1 || kind === "unexamined") return isDone ? "dropped" : "";
-  if (!isChance) return bare(words[i < round.accepted ? round.draft[i] : round.tokens[i]]);
-  if (isDone) return kind === "draft" ? "stays" : "rejected";
-  return i in round.coins ? Math.round(100 * Math.min(1, round.p[i] / round.q[i])) + " %" : "";
+// What the large model says behind the i-th word of a pass: of the guess there, or its own word.
+function answerOf(run, round, i, step) {
+  const isGuess = i < round.draft.length, kind = kindOf(round, i), isDone = step >= 2;
+  if (step < 1) return "";
+  if (i > round.accepted) return isDone ? make("small", "not needed") : "→ …";
+  const verdict = isDone && isGuess && make("b", kind === "draft" ? " ✓" : " ✗");
+  const own = word => ["→ ", make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[word]))];
+  if (!isOtherText(run) || step > 2 && i === round.accepted) return [i < round.tokens.length && own(round.tokens[i]), verdict];
+  const ratio = isGuess && Math.min(1, round.p[i] / round.q[i]);
+  return isGuess && ["→ ", make(`span.mark.${isDone ? kind : "ghost"}`, bare(words[round.draft[i]])),
+    i in round.coins && make("small", ratio === 1 ? " always stays" : ` stays in ${Math.min(99, Math.round(100 * ratio))} of 100`), verdict];
+}
+
+// The end of the text before the i-th place of the r-th round.
+function tailOf(run, r, i = 0) {
+  const shown = [...run.rounds.slice(0, r).flatMap(({shown}) => shown), ...run.rounds[r].shown.slice(0, i)];
+  const written = plainly(run.prompt + shown.join("")).replace(/\n/g, "⏎");
+  return written.length > 50 ? "… " + written.slice(-45).replace(/^\S*\s/, "") : written;
 }
 
 function showLine(run, r, round, step) {
-  const isChance = isOtherText(run), before = run.rounds.slice(0, r);
-  const written = plainly(run.prompt + before.flatMap(({shown}) => shown).join("")).replace(/\n/g, "⏎");
-  const tail = written.length > 34 ? "… " + written.slice(-30).replace(/^\S*\s/, "") : written;
-  const told = !step ? "" : isChance ? step > 1 ? "the dice say" : "stays in" : "large model";
-  const columns = range(Math.max(round.draft.length, round.tokens.length)).map(i => {
-    const isDraft = i < round.draft.length, kind = isDraft ? kindOf(round, i) : round.sources[i];
-    const guess = isDraft && make(`span.mark.${step >= 2 ? kind : "ghost"}`, bare(words[round.draft[i]]));
-    const own = i === round.accepted && i < round.tokens.length && step >= 3;
-    const isIn = own || kind === "draft" && step >= 2;
-    return (isDraft || own) && make("span.column", make("span.guess", guess),
-      make("span.answer" + (kind === "unexamined" ? ".dropped" : ""), isDraft && sayOf(round, i, step, isChance)),
-      make("span.slot", isIn && make("span.mark." + round.sources[i], bare(round.shown[i]))));
-  });
-  put("line", make("span.column.before", make("span.slot", tail)), make("span.column.labels",
-    make("small.guess", "small model"), make("small.answer", told), make("span.slot")), columns);
+  const mark = (kind, text) => [/^ /.test(text) && " ", make("span.mark." + kind, bare(text))];
+  const guesses = round.draft.map((id, i) => mark(step < 2 ? "ghost" : kindOf(round, i), words[id]));
+  const kept = round.accepted, own = round.tokens.slice(kept).map((_, i) => mark(round.sources[kept + i], round.shown[kept + i]));
+  const rejected = kept < round.examined && guesses[kept][1]; // it goes above its replacement
+  put("line", make("span.soft", tailOf(run, r)), step < 3 || !own.length ? guesses
+    : [guesses.slice(0, kept), own[0][0], make("span.over", rejected, own[0][1])]);
 }
 
 // Words for a step: [heading, text].
 function stepWords(run, round, step) {
-  const n = round.draft.length, a = round.accepted, all = a === round.examined;
-  const turns = turnsOf(run), extra = turns.length > 2 && 1 + n * medianOf(turns, "extra");
+  const n = round.draft.length, a = round.accepted, all = a === round.examined, isChance = isOtherText(run);
   const own = a < round.tokens.length && quoted(round.tokens[a]);
   const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
     : `The small model says ${quoted(round.draft[a])} in ${percent(round.q[a])} of all cases, the large one `
-      + `only in ${percent(round.p[a])}. So it may not always stay, and the dice said no.`;
+      + `only in ${percent(round.p[a])}. So it may stay only in `
+      + `${Math.round(100 * round.p[a] / round.q[a])} of 100, and the dice said no.`;
+  const next = `Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`;
   return [
-    ["What happens next?", `The small model has guessed ${plural(n, "token")}, which is quick: the grey blocks. `
+    ["What happens next?", `The small model has guessed ${plural(n, "word")}, which is quick: the grey blocks. `
       + "Will the large model write them, too?"],
-    [`One pass checks all ${n}`, `All numbers of the large model come from memory once, for ${n + 1} tokens. After each, it says `
-      + (isOtherText(run) ? "how likely the next guess is. Where the small model finds it likelier, the guess stays only in some cases"
-        : "what should follow") + (extra ? `. The pass takes ${times(extra)} as long as for one token.` : ".")],
+    [`One pass checks all ${n}`, `${n + 1} words go through it: the last of the text, and ${plural(n, "guess")}. Behind each, the large model says `
+      + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, it stays only in some cases."
+        : `its own next word. ${n === 1 ? "The first checks the guess" : `The first ${n} check the guesses`}; the last is an extra, if all are right.`)],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
-        `${why}${a + 1 < n ? ` What was guessed behind it is dropped.` : ""}`],
-    [`One pass, ${plural(round.tokens.length, "token")}`, !own ? "The text ends here."
-      : all ? `The same pass gives one more: ${own}. Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`
-      : `The same pass has already said what belongs there: ${own}. Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`],
+        `${why}${a + 1 < n ? " What was guessed behind it is dropped." : ""}`],
+    [`One pass, ${plural(round.tokens.length, "word")}`, !own ? "The text ends here."
+      : `${all ? `Behind the last guess, the same pass says its own next word, for free: ${own}.`
+        : isChance ? `In its place comes ${own}, from the same pass: drawn from what the small model says too seldom.`
+        : `The same pass has already said what belongs there: ${own}.`} ${next}`],
   ][step];
 }
 
@@ -278,34 +286,36 @@ function drawRound(run, round) {
   const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
   const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
   const whole = Math.ceil(length); // the last pass alone is under way at the end
-  one.bars = [weightsBar((length - drafting) / whole), ...range(whole).map(() => weightsBar(1 / whole))];
-  const [bar, ...alone] = one.bars.map(({element}) => element);
+  one.bars = [weightsBar((length - drafting) / whole), ...range(whole).map(() => weightsBar(1 / whole, ROWS_ALONE))];
+  const [bar, ...alone] = one.bars.map(({element}) => element), answers = make("span.answers");
   const guess = () => make("i.of-draft", {style: width(drafting / n / whole)});
-  put("round-train", trainOf("together", [swatch("of-draft"), "the small model guesses; then ", swatch("of-target"),
-    "all numbers of the large model come from memory, once for all tokens"], [round.draft.map(guess), bar], gains[0]),
-  trainOf("alone", ["Alone, meanwhile: ", swatch("of-target"), "all the numbers for one token; the next cannot start before it is known"],
-    alone, gains[1]));
-  return {drafting, length, gains};
+  put("round-train", trainOf("together", [make("b", "With guesses: "), swatch("of-draft"), "the small model guesses, then ", swatch("of-target"),
+    `one pass: all weights come from memory once, for ${n + 1} words`], [round.draft.map(guess), bar, answers], gains[0]),
+  trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "all weights come from memory for each word, "
+    + "and the next word needs this one first"], alone, gains[1]));
+  return {drafting, length, gains, answers};
 }
 
 function showStep(step, isFirst) {
   const run = state.base, {r, round} = toldRound(run);
   if (!round || !round.draft.length) return play(); // nothing was guessed in the whole text
   pause();
-  showPane(one.step = step);
+  showPane(step);
   const [heading, text] = stepWords(run, round, step);
   put("question", heading);
   put("says", text);
   const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens);
   const last = before.length ? words[before.at(-1)] : lastWord(run.prompt);
   const riders = ridersOf(last, round, round.draft.length, i => step < 2 ? "ghost" : kindOf(round, i));
-  const {drafting, length, gains} = drawRound(run, round);
+  const {drafting, length, gains, answers} = drawRound(run, round);
   cancelAnimationFrame(one.frame);
   const begin = performance.now();
   const tick = now => { // in the second step, the passes take their time
     const progress = !step ? 0 : step > 1 || still.matches ? 1 : Math.min(1, (now - begin) / 1800);
     const time = drafting + progress * (length - drafting); // in passes of the large model alone
-    showLine(run, r, round, progress < 1 ? 0 : step);
+    const shown = progress < 1 ? 0 : step;
+    showLine(run, r, round, shown);
+    answers.replaceChildren(...range(round.draft.length + 1).map(i => make("span", answerOf(run, round, i, shown))));
     one.bars.forEach((bar, i) => moveBar(bar, !i ? riders : time < i - 1 ? [{text: "?", kind: "ghost"}]
       : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
     !i ? progress : clamp(time - i + 1, 0, 1)));
