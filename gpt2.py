@@ -34,7 +34,7 @@ class Config:
     n_head: int
     n_layer: int
     epsilon: float = 1e-5  # inside the square root of layer norm
-    exact_gelu: bool = False  # by erf, as a few models have it, not by tanh
+    exact_gelu: bool = False  # by erf, not by tanh, as a few models have it (utils.py)
 
     def shapes(self):
         """{name: shape} of the parameters in a checkpoint, by Hugging Face's names."""
@@ -80,17 +80,6 @@ def gelu(x, xp):  # [..., n] -> [..., n]
     # the tanh approximation, as in training; x * x instead of x**3, which is much slower
     c = math.sqrt(2 / math.pi)  # a Python float: a NumPy one would make float32 arrays float64
     return x * (0.5 + 0.5 * xp.tanh(x * (c + (c * 0.044715) * (x * x))))
-
-
-def exact_gelu(x, xp):  # [..., n] -> [..., n]
-    # x times the probability that a standard normal number is below it, to 1e-7. NumPy has no erf:
-    # Abramowitz and Stegun (1964), 7.1.26
-    t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))
-    tail = 0.0
-    for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail = (tail + c) * t
-    tail = 0.5 * tail * xp.exp(-0.5 * x * x)  # the probability of more than |x|
-    return x * xp.where(x < 0, tail, 1 - tail)
 
 
 def softmax(x, xp):  # [..., n] -> [..., n], in place: a new array would cost more than exp does
@@ -268,12 +257,11 @@ class Model:
     def blocks(self, x, attend):  # [n_new, n_embd] -> [n_new, n_embd]
         """All blocks. attend(layer, q, k, v): as KVCache.attend."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
-        activation = exact_gelu if self.config.exact_gelu else gelu
         for layer, block in enumerate(self.params["blocks"]):
             h = layer_norm(x, **block["ln_1"], epsilon=epsilon, xp=xp)
             x = x + attention(h, **block["attn"], n_head=n_head, attend=partial(attend, layer))
             h = layer_norm(x, **block["ln_2"], epsilon=epsilon, xp=xp)
-            x = x + mlp(h, **block["mlp"], xp=xp, activation=activation)
+            x = x + mlp(h, **block["mlp"], xp=xp)
         return x
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]

@@ -11,6 +11,7 @@ made by one object, an `Rng`; nothing here prints or looks at a clock. A drafter
 list of drafted tokens: K of them in a round, or k, which is smaller near the end of the text.
 """
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,14 +95,14 @@ class Round:
     take megabytes: add up what you need of a Round, and let it go.
     """
 
-    tokens: list
-    draft: list = field(default_factory=list)
+    tokens: list[int]
+    draft: list[int] = field(default_factory=list)
     accepted: int = 0
     p: Any = field(default=None, compare=False, repr=False)
     q: Any = field(default=None, compare=False, repr=False)
 
     @property
-    def examined(self):
+    def examined(self) -> int:
         """How many drafted tokens count as examined: the accepted ones, and the first rejected one
         unless the text ends before it.
 
@@ -111,7 +112,7 @@ class Round:
         return min(len(self.draft), len(self.tokens))  # tokens: those accepted, then one more
 
     @property
-    def sources(self):
+    def sources(self) -> list[str]:
         """Where each token came from: "draft", then "bonus", "correction", or "target" where
         nothing was drafted.
         """
@@ -124,11 +125,14 @@ class Round:
         return (["draft"] * self.accepted + [last])[: len(self.tokens)]  # it may end at a draft
 
 
-def never(generated):
+IsDone = Callable[[Sequence[int]], bool]  # whether the text ends after these new ids
+
+
+def never(generated: Sequence[int]) -> bool:
     return False
 
 
-def stop_condition(encoder, stop=""):
+def stop_condition(encoder: Any, stop: str = "") -> IsDone:
     """The function is_done(generated ids) for the loops: true once the ids end in <|endoftext|>, or
     their text holds the string `stop`.
     """
@@ -142,7 +146,7 @@ def stop_condition(encoder, stop=""):
     return is_done
 
 
-def prefill(target, ids, n_tokens):
+def prefill(target: Any, ids: Sequence[int], n_tokens: int) -> tuple[list[int], int, Any]:
     """Let the target read all ids but the last into a new cache. Returns (list of the ids, length
     of the text with n_tokens more, at most n_ctx, cache). Raises ValueError for no ids or too many.
     """
@@ -155,7 +159,14 @@ def prefill(target, ids, n_tokens):
     return list(ids), length, cache
 
 
-def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
+def autoregressive(
+    target: Any,
+    ids: Sequence[int],
+    n_tokens: int,
+    to_probs: "SamplingParams",
+    rng: "Rng",
+    is_done: IsDone = never,
+) -> Iterator[Round]:
     """Yield a Round without tokens for the prefill, then Rounds of one token each: n_tokens in all,
     or fewer if the context is full or is_done(generated ids) is true. Raises ValueError for no ids
     or more than the context holds.
@@ -170,7 +181,17 @@ def autoregressive(target, ids, n_tokens, to_probs, rng, is_done=never):
             return
 
 
-def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never, rule=verify):
+def speculative(
+    target: Any,
+    drafter: Any,
+    ids: Sequence[int],
+    n_tokens: int,
+    K: int | Callable[[Round], int],
+    to_probs: "SamplingParams",
+    rng: "Rng",
+    is_done: IsDone = never,
+    rule: Callable = verify,
+) -> Iterator[Round]:
     """Yield a Round without tokens, the prefill, then Rounds of 1 to K + 1 tokens: as many tokens
     as `autoregressive` yields, with the same distribution. The rule is `verify` or `verify_block`.
 
@@ -220,11 +241,11 @@ def speculative(target, drafter, ids, n_tokens, K, to_probs, rng, is_done=never,
 class NeuralDrafter:
     """Drafts with a smaller model: samples up to k tokens from it, one pass each."""
 
-    def __init__(self, model, to_probs, rng):
+    def __init__(self, model: Any, to_probs: "SamplingParams", rng: "Rng"):
         self.model, self.to_probs, self.rng = model, to_probs, rng
         self.n_vocab, self.cache = model.config.n_vocab, model.new_cache()
 
-    def prefill(self, ids, target_cache):
+    def prefill(self, ids: Sequence[int], target_cache: Any) -> None:
         """Begin a text: read ids, the prompt without its last token. target_cache is not used."""
         if len(ids) <= self.model.config.n_ctx:  # after a longer text, `propose` drafts nothing
             self.model.read(ids, self.cache, n_last=0)
@@ -269,7 +290,7 @@ class SamplingParams:
             raise ValueError(f"top_p {self.top_p}: expected a number above 0 and up to 1")
 
     @property
-    def greedy(self):
+    def greedy(self) -> bool:
         return self.temperature <= 1e-6
 
     def __call__(self, logits):  # [n, n_vocab] -> [n, n_vocab]
@@ -348,7 +369,7 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
 class Rng:
     """The random choices of a decoding, all of them: tokens and biased coins, from a seed."""
 
-    def __init__(self, seed):
+    def __init__(self, seed: Any):
         self.random = np.random.default_rng(seed).random
 
     def sample(self, p):  # [n_vocab] -> token
@@ -361,6 +382,6 @@ class Rng:
         u = min(u, np.nextafter(cumulative[-1], 0))  # rounding must not lead out of it
         return int(cumulative.searchsorted(u, side="right"))
 
-    def accept(self, ratio):
+    def accept(self, ratio: float) -> bool:
         """Toss a biased coin: True with probability min(1, ratio)."""
         return self.random() < ratio

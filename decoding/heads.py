@@ -5,7 +5,7 @@ the hidden states of one target only, so the metadata of its file (the strings i
 this target, by the SHA-256 of the target's weights.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ class HeadDrafter(NeuralDrafter):
     When a draft is proposed, the target has read all of the text except its last token.
     """
 
-    def prefill(self, ids: list[int], target_cache: KVCache) -> None:
+    def prefill(self, ids: Sequence[int], target_cache: KVCache) -> None:
         """Begin a text: let the head read ids, the prompt without its last token. target_cache: the
         target's, which has read these ids; `propose` reads it too.
         """

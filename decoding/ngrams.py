@@ -1,5 +1,6 @@
 """N-grams: a draft without a model. It proposes the tokens that followed the same tokens before."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from sampling import one_hot
@@ -14,7 +15,7 @@ class NGramDrafter:
     def __init__(self, n_vocab: int, max_n: int = 16):
         self.n_vocab, self.max_n = n_vocab, max_n
 
-    def prefill(self, ids: list[int], target_cache: Any) -> None:
+    def prefill(self, ids: Sequence[int], target_cache: Any) -> None:
         """Begin a text; there is nothing to prepare."""
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
