@@ -1,7 +1,10 @@
 """From the words of a command line to the call of a command, and to an exit code.
 
 A command is a function. Its keyword-only parameters are flags, with a type and a default; its other
-parameters are words without a flag; its docstring is the help.
+parameters are words without a flag; its docstring is the help. Fire makes the call. What it would
+guess wrongly is settled here, before: Fire runs a command first and refuses an unknown flag
+afterwards, turns texts such as 123 or None into Python's values whatever the annotation says, and
+takes a flag without a value for True.
 
 Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 after Ctrl-C; 141
 where nobody reads the output any more. A command may have others of its own.
@@ -17,8 +20,10 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any, get_args
 
+import fire
 import numpy as np
 
 # what a user can cause, warnings by python -W error; a bug among them shows its traceback under
@@ -103,21 +108,21 @@ def read(flag: inspect.Parameter, text: str) -> Any:
 
 def split(
     words: list[str], flags: dict[str, inspect.Parameter], moved: dict[str, str]
-) -> tuple[list[str], dict[str, Any]]:
-    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": 5, "json": True}
+) -> tuple[list[str], dict[str, str]]:
+    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
-    ValueError for an unknown flag, and where the value of a flag is missing or none of its type.
+    ValueError for an unknown flag, and where the value of a flag is missing.
     """
     plain: list[str] = []
-    values: dict[str, Any] = {}
+    texts: dict[str, str] = {}
     rest = iter(words)
     for word in rest:
         if not word.startswith("-") or word == "-":
             plain.append(word)
             continue
         if word in ("-h", "--help"):
-            return plain, {"help": True}
+            return plain, {"help": "True"}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
         if flag not in flags:
@@ -127,8 +132,8 @@ def split(
             if given is None:
                 raise ValueError(f"--{flag}: expected a value after it")
             text = given
-        values[flag] = read(flags[flag], text)
-    return plain, values
+        texts[flag] = text
+    return plain, texts
 
 
 def help_page(command: Callable, first: Callable) -> str:
@@ -149,15 +154,20 @@ def help_page(command: Callable, first: Callable) -> str:
 
 def call(command: Callable, words: list[str], first: Callable, moved: dict[str, str]) -> None:
     """Call a command with the words of a command line, or print its help."""
-    plain, values = split(words, flags_of(command), moved if command is first else {})
-    if "help" in values:
+    flags = flags_of(command)
+    plain, texts = split(words, flags, moved if command is first else {})
+    if "help" in texts:
         print(help_page(command, first))
         return
     try:
-        bound = inspect.signature(command).bind(*plain, **values)
+        bound = inspect.signature(command).bind(*plain, **texts).arguments
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
-    command(*bound.args, **bound.kwargs)
+    names = [value for value in bound.values() if isinstance(value, tuple)]  # of *names
+    named = [f"--{name}={value}" for name, value in bound.items() if isinstance(value, str)]
+    fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
+    fire.decorators.SetParseFns(**{f: partial(read, flags[f]) for f in flags})(command)
+    fire.Fire(command, [*(names[0] if names else ()), *named])
 
 
 # ---------------------------------------------------------------- the program

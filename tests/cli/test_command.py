@@ -104,7 +104,7 @@ def test_words_become_the_values_of_their_annotations(words, expected):
     assert found == expected and [*map(type, found)] == [*map(type, expected)]
 
 
-# what a shell, or a parser, could take for something else
+# what a shell, or Fire, could take for something else
 TEXTS = [
     *"123 -5 1e5 None True [1,2] a,b {'a':1} a=b = - -- --- -x --K --K=5 --help -h --fast".split(),
     *r"--name --name=x paint ' 'quoted' \n $HOME %s @file __class__ self".split(),
