@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
@@ -18,8 +18,7 @@ import numpy as np
 from backends.kernels import lay_out
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.folder import open_weights, read_config
-from checkpoints.registry import SIZES
-from checkpoints.search import find_folder, locate
+from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from gpt2 import Config, Model, nested
 
@@ -166,64 +165,28 @@ def load_model(folder: Path, backend: Backend) -> Model:
 
 
 def load_models(
-    names: list[str],
-    models_dir: str,
-    backend: Backend,
-    weights: Literal["checkpoint", "random"] = "checkpoint",
-    download: bool = False,
+    names: list[str], models_dir: str, backend: Backend, download: bool = False
 ) -> tuple[list[Model], Any]:
     """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
     or an owner/name of Hugging Face.
 
-    weights: random ones have the shapes of the models, and texts that mean nothing; their encoder
-    is an AnyTokens. download: whether to fetch what is missing. Raises ValueError before any weight
-    is read, also if vocabularies differ: token 17 must mean the same to all of them.
+    download: whether to fetch what is missing. Raises ValueError before any weight is read, also if
+    vocabularies differ: token 17 must mean the same to all of them.
     """
     if isinstance(names, str):
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names!r}]")
-    encoder: Any
-    if weights == "random":
-        configs = [config_of(name, models_dir) for name in names]
-        encoder = AnyTokens(configs[0].n_vocab)
-        reads = [random_weights(config, seed=seed) for seed, config in enumerate(configs)]
-        vocabularies: list[Any] = [config.n_vocab for config in configs]
-    else:
-        folders = [find_folder(name, models_dir, download) for name in names]
-        configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
-        encoder = load_encoder(folders[0])
-        vocabularies = [encoder, *map(load_encoder, folders[1:])]
-    for name, vocabulary in zip(names, vocabularies):
-        if vocabulary != vocabularies[0]:
+    folders = [find_folder(name, models_dir, download) for name in names]
+    configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
+    encoders = [load_encoder(folder) for folder in folders]
+    for name, encoder in zip(names, encoders):
+        if encoder != encoders[0]:
             raise ValueError(
                 f"draft {name} and target {names[0]} have different vocabularies: they cannot pair"
             )
-    if weights == "checkpoint":
-        configs = [fit_vocabulary(*of, encoder) for of in zip(folders, configs)]
-        reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
+    configs = [fit_vocabulary(*of, encoders[0]) for of in zip(folders, configs)]
     require_memory(configs)
-    return [build_model(*of, backend) for of in zip(configs, reads)], encoder
-
-
-def config_of(name: str, models_dir: str) -> Config:
-    """The Config of a size or of a folder, for random weights. Raises ValueError for any other."""
-    folder = locate(name, models_dir)
-    if folder is None and name not in SIZES:
-        expected = f"{', '.join(SIZES)}, or a folder with a config.json"
-        raise ValueError(f"--weights random: no shape {name!r}; expected {expected}")
-    return read_config(folder) if folder else SIZES[name]
-
-
-class AnyTokens:
-    """The encoder of models with random weights: the included tokenizer's ids modulo n_vocab."""
-
-    def __init__(self, n_vocab: int):
-        # the included tokenizer, wherever the user keeps models
-        self.encoder = load_encoder(Path(__file__).resolve().parent / "models" / "17M")
-        self.n_vocab, self.end_of_text = n_vocab, None
-
-    def encode(self, text: str) -> list[int]:
-        """Encode a text to ids below n_vocab."""
-        return [i % self.n_vocab for i in self.encoder.encode(text)]
+    reads = [stored_weights(*of) for of in zip(folders, configs)]
+    return [build_model(*of, backend) for of in zip(configs, reads)], encoders[0]
 
 
 # ---------------------------------------------------------------- memory

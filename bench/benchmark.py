@@ -20,9 +20,11 @@ from checkpoints.registry import MODELS_DIR
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, load_drafts
+from decoding.random_models import random_models
 from encoder import Encoder
 from gpt2 import Model
 from sampling import RULES, SamplingParams
+from utils import load_models
 
 # flags that decide all rows alike; the others are columns, or decide nothing
 SETTINGS = ["top_k", "top_p", "n_prompts", "n_tokens_to_generate", "repeats", "seed", "weights"]
@@ -101,6 +103,7 @@ def benchmark(
         raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
     if not 0 <= synthetic_acceptance <= 1:
         raise ValueError(f"--synthetic_acceptance {synthetic_acceptance}: expected 0 to 1")
+    load = random_models if weights == "random" else load_models
     heads = [draft for draft in drafts if draft in HEADS]
     if heads and weights == "random":
         raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
@@ -113,7 +116,7 @@ def benchmark(
     variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
     rows = []
     for name in read_list("target_model_size", target_model_size):
-        target, models, encoder = load_drafts(name, drafts, models_dir, backend, weights=weights)
+        target, models, encoder = load_drafts(name, drafts, models_dir, backend, load)
         ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
         for to_probs, n_texts in itertools.product(params, batch_sizes):
             batches = batches_of(ids, n_texts)

@@ -14,7 +14,6 @@ from operator import itemgetter
 from typing import Any, Literal
 
 from checkpoints.search import find_folder
-from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Model
 from sampling import (
@@ -41,19 +40,15 @@ def load_drafts(
     drafts: list[str],
     models_dir: str,
     backend: str = "numpy",
-    download: bool = False,
-    weights: Literal["checkpoint", "random"] = "checkpoint",
+    load: Callable = load_models,
 ) -> tuple[Model, dict[str, Any], Encoder]:
     """Load a target, its drafts, {name: what make_drafter takes}, and their encoder. A name is a
     size in models_dir, a folder, or an owner/name of Hugging Face; that of a draft may also be one
     of HEADS, or "ngram", which has nothing to load and is None. Raises ValueError if a model is not
-    there or cannot be used.
-
-    download: whether to fetch what is missing; weights: see utils.load_models
+    there or cannot be used. load: as utils.load_models
     """
     sizes = [name for name in drafts if name not in (NGRAM, *HEADS)]
-    names = [target, *sizes]
-    models, encoder = load_models(names, models_dir, get_backend(backend), weights, download)
+    models, encoder = load([target, *sizes], models_dir, get_backend(backend))
     for model in models:
         model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
     loaded = {NGRAM: None} | dict(zip(sizes, models[1:]))
@@ -68,14 +63,19 @@ def load_drafts(
 def load_pair(
     target: str, draft: str, models_dir: str, backend: str = "numpy", download: bool = False
 ) -> tuple[Model, Any, Encoder]:
-    """Load a target, one draft and their encoder, as load_drafts does."""
-    model, drafts, encoder = load_drafts(target, [draft], models_dir, backend, download)
+    """Load a target, one draft and their encoder, as load_drafts does. download: whether to fetch
+    what is missing
+    """
+    load = partial(load_models, download=download)
+    model, drafts, encoder = load_drafts(target, [draft], models_dir, backend, load)
     return model, drafts[draft], encoder
 
 
 def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
     """The drafter of one text, for sampling.speculative. draft: as load_pair returned it."""
     if draft is None:
+        from decoding.ngrams import NGramDrafter
+
         return NGramDrafter(target.config.n_vocab)
     if hasattr(draft.config, "n_places"):  # a head
         from decoding.heads import HeadDrafter

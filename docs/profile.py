@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from statistics import median
 
 from checkpoints.registry import MODELS_DIR
-from utils import get_backend, load_models
+from decoding.random_models import random_models
+from utils import get_backend
 
 N_READ, ROWS, REPEATS = 64, (1, 2, 3, 5, 9), 20
 seconds: Counter[str] = Counter()  # of each part, in this pass
@@ -40,7 +41,7 @@ class TimedWeight:
             return x @ self.weight
 
 
-(model,), _ = load_models(sys.argv[1:] or ["17M"], MODELS_DIR, get_backend(), weights="random")
+(model,), _ = random_models(sys.argv[1:] or ["17M"], MODELS_DIR, get_backend())
 for block in model.params["blocks"]:
     for name, linear in [*block["attn"].items(), *block["mlp"].items()]:
         linear["weight"] = TimedWeight(name, linear["weight"])

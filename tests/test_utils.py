@@ -10,6 +10,7 @@ from toys import NUMPY, refusal, write_checkpoint
 
 import utils
 from checkpoints.registry import SIZES
+from decoding.random_models import random_models
 from gpt2 import Config
 
 # ---------------------------------------------------------------- what a loaded model is made of
@@ -93,7 +94,7 @@ def test_how_much_memory_a_machine_and_its_container_have(tmp_path, limit, expec
 def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path):
     """GPT2_MODELS_DIR may lack the included models: their tokenizer is the project's own."""
     folder = write_checkpoint(tmp_path / "shape")
-    (model,), encoder = utils.load_models([str(folder)], str(tmp_path), NUMPY, weights="random")
+    (model,), encoder = random_models([str(folder)], str(tmp_path), NUMPY)
     ids = encoder.encode("Once upon a time")
     assert ids and max(ids) < model.config.n_vocab
 
