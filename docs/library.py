@@ -6,8 +6,8 @@ In the root of the repository: python -m docs.library. Anywhere: after pip insta
 import sys
 
 try:
+    from utils import get_backend, load_models  # isort: skip  # sets up BLAS: import it first
     from checkpoints.registry import MODELS_DIR
-    from utils import get_backend, load_models  # sets up BLAS: import it first
 except ModuleNotFoundError as missing:
     sys.exit(f"no module {missing.name}: run python -m docs.library, or pip install -e . first")
 

@@ -12,6 +12,8 @@ from collections import Counter
 from contextlib import contextmanager
 from statistics import median
 
+import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
+
 from checkpoints.registry import MODELS_DIR
 from decoding.random_models import random_models
 from utils import get_backend
