@@ -51,9 +51,9 @@ def batch(
 
         python main.py batch prompts.txt --out texts.jsonl --temperature 0.8
 
-    The file holds a prompt a line, or JSON Lines with a prompt, text, question, instruction or
-    turns. A prompt that cannot be continued, because it is too long, gets a line with an error. The
-    first prompt gets the seed, the others seeds made from it, each in its line.
+    The file holds a prompt a line, or JSON Lines with a prompt, text or question. A prompt that
+    cannot be continued, because it is too long, gets a line with an error. The first prompt gets
+    the seed, the others seeds made from it, each in its line.
 
     Flags, and those of generate:
         out: the file to append to; without it, the lines are printed. A name of a model in it

@@ -1,24 +1,18 @@
 """Prompts in files: one a line, or a JSON object a line."""
 
-import bz2
-import gzip
 import json
-import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 STORIES = Path(__file__).with_name("stories.txt")  # openings for the included models
-FIELDS = ("prompt", "text", "question", "instruction", "turns")  # of a JSON object
-OPEN: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open}
+FIELDS = ("prompt", "text", "question")  # of a JSON object
 
 
 def read_prompts(path: str | Path) -> list[str]:
-    """The prompts in a file, which may be packed (.gz, .bz2). Lines without text are passed over.
+    """The prompts in a file. Lines without text are passed over.
 
     A file whose first line begins with { is JSON Lines: the prompt stands under the first of FIELDS
-    that an object has, the input of an instruction on the next line; of several turns the first
-    counts. What `generate --json` and `batch` wrote is read, too: its prompt is in its settings.
-    Raises ValueError for a line without a prompt, or a file without lines.
+    that an object has. What `generate --json` and `batch` wrote is read, too: its prompt is in its
+    settings. Raises ValueError for a line without a prompt, or a file without lines.
     """
     lines = read_lines(path)
     if not lines[0].startswith("{"):
@@ -31,10 +25,10 @@ def read_lines(path: str | Path) -> list[str]:
     path = Path(path)
     if path.is_char_device():  # such as /dev/zero, which has no end
         raise ValueError(f"{path}: is a device; expected a file")
-    with OPEN.get(path.suffix, open)(path, "rt", encoding="utf-8-sig") as file:
+    with path.open(encoding="utf-8-sig") as file:
         try:
             lines = [line.rstrip("\r\n") for line in file if line.strip()]
-        except (UnicodeDecodeError, EOFError, OSError, zlib.error) as error:
+        except UnicodeDecodeError as error:
             raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
     if not lines:
         raise ValueError(f"{path}: expected prompts or texts, one a line")
@@ -44,19 +38,15 @@ def read_lines(path: str | Path) -> list[str]:
 def prompt_of(line: str, where: str) -> str:
     """The prompt in a line of JSON. Raises ValueError, which begins with `where`, without one.
 
-    >>> prompt_of('{"instruction": "Add.", "input": "1 and 2"}', "line 1")
-    'Add.\\n1 and 2'
+    >>> prompt_of('{"question": "1 and 1?", "answer": 2}', "line 1")
+    '1 and 1?'
     """
     try:
         record = json.loads(line)
         record = record.get("settings", record)
         prompt = next(record[field] for field in FIELDS if field in record)
-        if isinstance(prompt, list):
-            prompt = prompt[0]
-        if "instruction" in record and record.get("input"):
-            prompt += "\n" + record["input"]
-        if isinstance(prompt, str) and prompt.strip():
+        if prompt.strip():
             return prompt
-    except (ValueError, AttributeError, TypeError, LookupError, StopIteration, RecursionError):
+    except (ValueError, AttributeError, TypeError, StopIteration, RecursionError):
         pass
     raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
