@@ -57,7 +57,7 @@ const listed = id => (/^\p{L}/u.test(words[id]) ? "…" : "") + bare(words[id]);
 const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
-  draft: "accepted guess", correction: "replacement", bonus: "extra word: all guesses were right",
+  draft: "accepted guess", correction: "replacement", bonus: "extra word: all were right",
   target: "large model alone", rejected: "rejected guess", unexamined: "unread guess",
 };
 

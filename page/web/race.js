@@ -31,7 +31,7 @@ function moveBar(bar, riders, progress) {
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
 const ROWS_ALONE = 3; // one, and what the processor leaves idle
 const PASS_NAMES = {
-  target: "a pass of the large model, as long as was measured", draft: "a guess of the small one",
+  target: "a pass, as long as was measured", draft: "small model guesses",
 };
 
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
@@ -258,6 +258,7 @@ function showLine(run, r, round, step) {
 // Words for a step: [heading, text].
 function stepWords(run, round, step) {
   const n = round.draft.length, a = round.accepted, all = a === round.examined, isChance = isOtherText(run);
+  const small = run.parameters[1]; // look-up has none
   const own = a < round.tokens.length && quoted(round.tokens[a]);
   const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
@@ -266,7 +267,8 @@ function stepWords(run, round, step) {
       + `${Math.round(100 * round.p[a] / round.q[a])} of 100, and the dice said no.`;
   const next = `Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`;
   return [
-    ["What happens next?", `The small model has guessed ${plural(n, "word")}, which is quick: the grey blocks. `
+    ["What happens next?", `The small model${small ? `, of ${(small / 1e6).toPrecision(1)} million weights,` : ""} has quickly guessed `
+      + `${plural(n, "word")}: the grey blocks. `
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `${n + 1} words go through it: the last of the text, and ${plural(n, "guess")}. Behind each, the large model says `
       + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, it stays only in some cases."

@@ -525,7 +525,9 @@ def test_nothing_jumps_from_the_first_screen_to_the_end_of_the_race(live, width)
         places.append(page.evaluate("$('microscope').offsetTop"))
     page.locator("#slow").evaluate("e => { e.value = 0.5 }")
     wait_for(page, "race.time > 0 && !race.playing")
-    places.append(page.evaluate("$('microscope').offsetTop"))
+    for moment in range(9):
+        page.evaluate(f"showMoment(race.length * {moment / 8})")
+        places.append(page.evaluate("$('microscope').offsetTop"))
     assert page.evaluate("shifts.reduce((a, b) => a + b, 0)") < 0.1
     assert width < 1280 or len({*places}) == 1  # what stands below never moves
 
