@@ -107,13 +107,6 @@ def test_decode_of_any_ids_equals_tiktoken(openai, oracle, ids):
 # ---------------------------------------------------------------- the embedded vocabularies
 
 
-@pytest.mark.parametrize("size", ["0.7M", "7M", "0.7M-17M"])
-def test_the_embedded_models_share_one_vocabulary(embedded, size):
-    assert embedded == load_encoder(MODELS / size)
-    assert embedded.n_vocab == 2048
-    assert all(embedded.decode([i]) for i in range(2048))
-
-
 def test_encoders_are_equal_if_ids_and_merges_are():
     """Their order too: a pair must agree on every text, not only on what a token means."""
     vocabulary, merges = tiny_vocabulary()
@@ -211,13 +204,6 @@ def test_merge_equals_rescanning(ids, merges):
     given_ids = list(ids)
     assert merge(ids, merges) == merge_long(ids, merges) == rescanning_merge(ids, merges)
     assert ids == given_ids
-
-
-@fast
-@given(letters=st.text("etaoin", max_size=300))
-def test_both_ways_to_merge_agree_on_a_real_vocabulary(embedded, letters):
-    ids, merges = [embedded._byte_ids[byte] for byte in letters.encode()], embedded._merges
-    assert merge(ids, merges) == merge_long(ids, merges) == embedded.encode(letters)
 
 
 def test_a_long_word_looks_up_few_pairs():

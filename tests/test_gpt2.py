@@ -6,7 +6,6 @@ The properties run in float64, where rounding is 1e-14 and a mistake far more th
 import dataclasses
 import functools
 import math
-import operator
 from types import SimpleNamespace
 
 import numpy as np
@@ -176,17 +175,6 @@ def test_work_shared_among_threads_is_the_work_of_one(data):
         assert_same(logits, without_cache(alone, ids))
 
 
-def test_threads_of_their_own_compute_the_same():
-    config = Config(n_vocab=50, n_ctx=300, n_embd=64, n_head=4, n_layer=2)
-    alone, shared = (utils.random_model(config, one, scale=0.1) for one in (NUMPY, AS_LOADED))
-    batch = [np.random.default_rng(n).integers(0, 50, n).tolist() for n in (300, 150, 299)]
-    caches = [shared.new_cache() for _ in batch]
-    for ids, cache in zip(batch, caches):
-        shared.read(ids[:-3], cache, n_last=0)
-    for ids, logits in zip(batch, read_together(shared, batch, caches, [4, 4, 4])):
-        assert_same(logits, alone.read(ids, alone.new_cache(), 4), 1e-4)
-
-
 def test_read_reads_only_what_is_missing(monkeypatch):
     model, passes = tiny_model(), []
     embed = gpt2.Model.embed
@@ -296,32 +284,20 @@ x, foreign = (strict.backend(np.float32).asarray(host) for _ in range(2))
 
 
 @pytest.mark.parametrize("attempt", [
-    # NumPy's functions and copies
     lambda: np.exp(x),
     lambda: np.sum(x),
     lambda: np.asarray(x),
-    # NumPy's arrays and numbers
     lambda: x + host,
     lambda: x @ host.T,
-    lambda: operator.iadd(x, host),
-    lambda: operator.setitem(x, 0, host),
     lambda: np.float32(2) * x,
-    lambda: x * np.float64(2),
     lambda: x[np.array([0])],
     lambda: x[: np.int64(1)],
-    # waiting for the device
     lambda: float(x),
-    lambda: int(x),
     lambda: bool(x),
     lambda: list(x),
-    # comparing
     lambda: x == 1.0,
-    lambda: x < 1.0,
-    # another dtype, another module
-    lambda: x.module.asarray(np.ones(2)),
-    lambda: x.module.asarray(host > 0),
+    lambda: x.module.asarray(np.ones(2)),  # of another dtype
     lambda: x + foreign,
-    lambda: x.module.to_host(host),
 ])  # fmt: skip
 def test_strict_arrays_refuse(attempt):
     with pytest.raises(TypeError):

@@ -4,10 +4,7 @@ import ast
 import re
 from graphlib import TopologicalSorter
 
-import pytest
 from command_line import ROOT, embedded, python
-
-MOST_MODULES = 20  # in a folder
 
 
 def floors():
@@ -66,19 +63,6 @@ def test_imports_go_down():
 
 def test_there_is_no_circle():
     TopologicalSorter(IMPORTS).prepare()  # raises CycleError, which names the circle
-
-
-FOLDERS = sorted({path.parent for path in MODULES.values()} - {ROOT})
-
-
-@pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_folder_is_small_and_its_init_holds_no_code(folder):
-    inside = [path for path in MODULES.values() if path.parent == folder]
-    inits = [path for path in inside if path.name == "__init__.py"]
-    assert len(inside) - len(inits) <= MOST_MODULES
-    for path in inits:
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            assert isinstance(node, ast.Expr), path
 
 
 # ---------------------------------------------------------------- what a reader has to read

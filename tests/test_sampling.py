@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from toys import TINY, tiny_model, tiny_vocabulary
 
-import sampling
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from gpt2 import Config
@@ -114,15 +113,6 @@ def test_filter_of_a_real_vocabulary_matches_a_full_sort(scale, top_p):
         order = np.argsort(-full, kind="stable")
         nucleus = order[: 1 + np.searchsorted(full[order].cumsum(), top_p)]
         assert set(np.flatnonzero(row)) == set(nucleus)
-
-
-@settings(deadline=None)
-@given(st.lists(st.sampled_from([-np.inf, -1.5, 0, 2, 2.5, 7]), min_size=1, max_size=40), st.data())
-def test_the_kth_largest_is_that_of_a_full_sort(numbers, data):
-    x, k = np.array(numbers, np.float32), data.draw(st.integers(1, len(numbers)))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampling, "N_COLUMNS", data.draw(st.integers(1, 50)))
-        assert sampling.kth_largest(x, k) == np.sort(x)[-k]
 
 
 def test_the_top_k_of_a_real_vocabulary_are_those_of_a_full_sort():
@@ -233,16 +223,6 @@ def test_toss_is_certain_at_the_ends():
     assert Fixed(0.4999).accept(0.5) and not Fixed(0.5).accept(0.5)
 
 
-def test_the_seed_decides_every_choice():
-    p = np.array([0.1, 0.2, 0.3, 0.4])
-
-    def choices(seed):
-        rng = Rng(seed)
-        return [(rng.sample(p), rng.accept(0.5)) for _ in range(50)]
-
-    assert choices(7) == choices(7) != choices(8)
-
-
 def test_residual_by_hand_and_when_rounding_leaves_none():
     p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.6, 0.2])
     assert np.allclose(residual(p, q), [1, 0, 0])
@@ -329,15 +309,6 @@ def test_a_drafter_that_breaks_its_word_is_refused_in_one_line(n_more, rows_more
     given = f"{3 + n_more} tokens with {3 + rows_more} rows of q; expected up to 3"
     with pytest.raises(ValueError, match=f"^the drafter: {given}"):
         run(12, 3, drafter=Wrong(TINY.n_vocab), rule=rule)
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_rows_of_q_beyond_the_draft_do_not_count(rule):
-    """The loop lets no drafter hand them over; who calls a rule may."""
-    p, q = np.random.default_rng(0).dirichlet(np.ones(4), (2, 3))
-    for seed in range(50):
-        two, three = (RULES[rule]([1, 2], p, q[:n], Rng(seed)) for n in (2, 3))
-        assert two == three
 
 
 @pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])

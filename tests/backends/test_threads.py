@@ -72,17 +72,6 @@ def test_who_spins_on_a_bell_leaves_once_it_rings(monkeypatch):
     assert time.monotonic() - begin < 15
 
 
-@pytest.mark.parametrize("patient", [True, False])
-def test_nobody_spins_where_work_is_there_already_or_cores_are_wanted(patient):
-    bell, inbox = threads.Bell(), SimpleQueue()
-    bell.patient, bell.spin = patient, lambda: pytest.fail("spun")
-    work = threading.Timer(0.1, inbox.put, ["work"])
-    work.start()
-    if patient:
-        work.join()  # it is there already
-    assert bell.get(inbox) == "work"
-
-
 def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
     """It is woken before the bell rings. Left rung, the bell would never be waited for again."""
     bell, inbox, got = threads.Bell(), SimpleQueue(), []
@@ -114,17 +103,6 @@ def test_several_callers_at_once():
     for caller in callers:
         caller.join()
     assert [sum(n for one, n in done if one == name) for name in range(8)] == [99] * 8
-
-
-@pytest.mark.parametrize("n", range(1, 9))
-def test_the_bells_ring_of_those_who_get_work(n):
-    """And they get it even if they spin in vain: a bell is a hint, nothing depends on it."""
-    pool, rung = threads.Threads(4), []
-    pool.start_workers()
-    for number, (_, bell, _) in enumerate(pool.workers):
-        bell.ring = lambda number=number: rung.append(number)
-    pool.run_on_threads(lambda a, b: None, n, 4)
-    assert rung == [i for i, (a, b) in enumerate(threads.ranges(n, 4)[1:]) if a < b]
 
 
 def test_callers_that_are_preempted_again_and_again_make_threads_impatient(monkeypatch):

@@ -1,7 +1,5 @@
 """The matrix product behind `x @ w`: tiles give the plain product, with the same bits each time."""
 
-import dataclasses
-import math
 import os
 import platform
 
@@ -10,12 +8,9 @@ import pytest
 from command_line import python
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from toys import NUMPY
 
-import utils
 from backends import kernels, threads, tiles
 from backends.tiles import Tiles, one_row, several_rows
-from gpt2 import Config
 
 # as kernels.lay_out cuts weights
 RULES = {"AVX-512": (64, 1024, several_rows), "others": (32, 512, one_row)}
@@ -66,75 +61,45 @@ def test_bits_do_not_depend_on_the_number_of_threads(monkeypatch, rule, n_rows):
         assert all(np.array_equal(found[0], one) for one in found)
 
 
-SAME = """
-import hashlib, utils
-from gpt2 import Config
-model = utils.random_model(Config(2048, 64, 512, 8, 2), utils.get_backend())
-cache = model.new_cache()
-for n in (40, 1, 5, 1, 9):
-    logits = model.read(list(range(len(cache.ids) + n)), cache, n)
-    print(hashlib.sha256(logits.tobytes()).hexdigest())
-"""
+@pytest.fixture
+def shared(monkeypatch):
+    """The numbers of threads that products ask for; they get equal ranges."""
+    asked = []
 
+    class EqualRanges:
+        def run_on_threads(self, function, n, n_threads):
+            asked.append(n_threads)
+            for start, end in threads.ranges(n, n_threads):
+                function(start, end)
 
-def test_two_processes_give_the_same_bits():
-    first, second = python("-c", SAME), python("-c", SAME)
-    assert first.stdout == second.stdout and len(first.stdout.split()) == 5
+    monkeypatch.setattr(tiles, "THREADS", EqualRanges())
+    return asked
 
 
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("n_embd", [384, 512, 768, 1024, 1280, 1600])
-def test_threads_that_share_one_row_can_run_at_once(monkeypatch, rule, n_embd):
+def test_threads_that_share_one_row_can_run_at_once(monkeypatch, shared, rule, n_embd):
     """NumPy lets another thread run only during products with more than 500 results."""
-    results, n_threads, matmul = [], [], np.matmul
-
-    def counted(*arrays):
-        results.append(matmul(*arrays))
-        return results[-1]
-
-    class EqualRanges:
-        def run_on_threads(self, function, n, n_ranges):
-            n_threads.append(n_ranges)
-            for start, end in threads.ranges(n, n_ranges):
-                function(start, end)
-
-    monkeypatch.setattr(np, "matmul", counted)
-    monkeypatch.setattr(tiles, "THREADS", EqualRanges())
+    results, matmul = [], np.matmul
+    noted = lambda *arrays: results.append(matmul(*arrays)) or results[-1]
+    monkeypatch.setattr(np, "matmul", noted)
     for n_in, n_out in ((n_embd, n_embd), (n_embd, 4 * n_embd), (4 * n_embd, n_embd)):
         cut = Tiles(np.ones((n_in, n_out), np.float32), *RULES[rule])
         for n in (2, 4, 16):
             monkeypatch.setattr(tiles, "N_THREADS", n)
             results.clear()
             np.ones((1, n_in), np.float32) @ cut
-            assert n_threads[-1] == 1 or all(one.size > 500 for one in results)
-    assert max(n_threads) > 1
+            assert shared[-1] == 1 or all(one.size > 500 for one in results)
+    assert max(shared) > 1
 
 
-def test_a_small_weight_is_not_shared_and_many_rows_are(monkeypatch):
-    n_threads = []
-
-    class Noted:
-        def run_on_threads(self, function, n, n_wanted):
-            n_threads.append(n_wanted)
-            function(0, n)
-
-    monkeypatch.setattr(tiles, "THREADS", Noted())
+def test_a_small_weight_is_not_shared_and_many_rows_are(monkeypatch, shared):
     monkeypatch.setattr(tiles, "N_THREADS", 9)
     for shape in ((512, 512), (512, 1024), (1024, 4096)):
         cut = Tiles(np.ones(shape, np.float32), *RULES["others"])
         for n_rows in (1, 5, 128):
             np.ones((n_rows, shape[0]), np.float32) @ cut
-    assert n_threads == [1, 1, 9, 2, 2, 9, 9, 9, 9]
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_the_output_head_is_the_embedding_in_memory(rule):
-    wte = np.random.default_rng(0).standard_normal((150, 40), np.float32)
-    head = Tiles(wte.T, *RULES[rule])
-    ids = np.array([0, 149, 6, 7, 63, 64, 0, 99, 100])
-    assert np.array_equal(head.T[ids], wte[ids]) and head.T.dtype == np.float32
-    assert head.T.shape == wte.shape and head.T.weight is head
-    assert head.tiles.flags.c_contiguous  # what is multiplied is read in one go
+    assert shared == [1, 1, 9, 2, 2, 9, 9, 9, 9]
 
 
 @given(
@@ -169,12 +134,9 @@ def test_tiles_suit_the_kernels_of_openblas(monkeypatch, name, width, n_rows):
     assert list(map(cut.rows_at_a_time, (1, 5, 9, 512))) == n_rows
     small = np.ones((256, 256), np.float32)
     assert kernels.lay_out(small) is small
-
-
-def test_another_blas_multiplies_as_it_likes(monkeypatch):
-    monkeypatch.setattr(kernels, "openblas_kernels", lambda: None)
-    weight = np.ones((768, 768), np.float32)
-    assert kernels.lay_out(weight) is weight
+    monkeypatch.setattr(kernels, "openblas_kernels", lambda: None)  # another BLAS
+    large = small.repeat(9, axis=0)
+    assert kernels.lay_out(large) is large
 
 
 def test_openblas_names_the_kernels_that_the_user_has_chosen():
@@ -187,31 +149,3 @@ def test_openblas_names_the_kernels_that_the_user_has_chosen():
         assert found.stdout.strip() == "Haswell"
     elif blas == "accelerate":
         assert found.stdout.strip() == "None"
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("n_vocab, n_embd", [(2, 2), (1, 2), (2, 1), (3, 1), (1, 1)])
-@pytest.mark.parametrize("rule", RULES)
-def test_the_smallest_model_is_cut(dtype, n_vocab, n_embd, rule):
-    config, cut = Config(n_vocab, 1, n_embd, 1, 1), lambda w: Tiles(w, *RULES[rule])
-    model = utils.random_model(config, dataclasses.replace(NUMPY, lay_out=cut), dtype)
-    plain = utils.random_model(config, NUMPY, dtype)
-    expected = plain.read([0], plain.new_cache())
-    assert np.allclose(model.read([0], model.new_cache()), expected, atol=1e-6)
-
-
-def test_heads_are_shared_where_attention_is_long(monkeypatch):
-    n_ids = 1 + math.isqrt(threads.WORTH_SHARING // 2)  # of each of two heads
-    model = utils.random_model(Config(50, 3 * n_ids, 16, 2, 1), utils.get_backend())
-    cache, shared = model.new_cache(), []
-
-    def run_on_threads(function, n, n_threads):
-        shared.append((n, n_threads))
-        function(0, n)
-
-    monkeypatch.setattr(threads, "N_THREADS", 9)
-    monkeypatch.setattr(threads.THREADS, "run_on_threads", run_on_threads)
-    for n_new, is_long in ((n_ids, True), (1, False), (n_ids, True)):
-        shared.clear()
-        model.read([1] * (len(cache.ids) + n_new), cache, n_last=n_new)
-        assert shared.count((2, 9)) == is_long

@@ -88,21 +88,6 @@ def test_passes_are_shared(passes, kind):
     assert found[0] == found[1] and {*found[0]} == {TARGET, DRAFTS[kind]}
 
 
-def test_medusa_drafts_for_all_texts_in_one_pass(monkeypatch):
-    n_texts, logits = [], type(DRAFTS["medusa"]).logits
-    noted = lambda model, hidden: n_texts.append(len(hidden)) or logits(model, hidden)
-    monkeypatch.setattr(type(DRAFTS["medusa"]), "logits", noted)
-    decode_together([greedy(12, "medusa")] * 4, TARGET)
-    assert {*n_texts} == {4}
-
-
-def test_a_text_that_ends_leaves_the_others_alone(passes):
-    short, long = decode_together([greedy(2, "ngram"), greedy(15, "ngram")], TARGET)
-    assert [sum(len(one.tokens) for one in rounds) for rounds in (short, long)] == [2, 15]
-    shared = [n for _, n in passes]
-    assert shared.count(2) == len(short) and len(shared) == len(long)
-
-
 def test_an_error_in_a_shared_pass_reaches_the_caller():
     def too_long(batched):
         return batched(TARGET).read([1] * 99, TARGET.new_cache())

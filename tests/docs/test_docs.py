@@ -11,13 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from table_models import TableModel
 
 import main
 import sampling
 from cli.command import flags_of
-from proof.enumerate import distribution
-from sampling import NeuralDrafter, SamplingParams, speculative, verify, verify_block
 
 ROOT = Path(sampling.__file__).resolve().parent
 FOLDERS = ("*.md", "docs/*.md", "models/*.md", "docs/*.ipynb")
@@ -156,42 +153,3 @@ def test_the_memory_of_the_included_pair_is_that_of_the_faq():
         file = (ROOT / "models" / size / "model.safetensors").stat().st_size
         assert f"{2 * file / 1e6:.{len(megabytes.partition('.')[2])}f}" == megabytes
         assert f"{config['n_layer'] * 2 * config['n_embd'] * 4 / 1e3:.1f}" == kilobytes
-
-
-def test_the_block_rule_repairs_a_deficit_and_forgets_a_surplus():
-    """The example of docs/block.md, by enumeration of the coins; and the means over all drafts."""
-    p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
-
-    def accepted(rule, draft):
-        return distribution(lambda rng: rule(draft, p, q, rng)[0])
-
-    assert accepted(verify, [0, 1]) == pytest.approx({0: 0.5, 2: 0.5})
-    assert accepted(verify_block, [0, 1]) == pytest.approx({2: 1})
-    for rule, mean, worst in ((verify, 10 / 9, 3 / 4), (verify_block, 11 / 9, 1 / 2)):
-        assert accepted(rule, [1, 0]) == pytest.approx({1: 0.5, 2: 0.5})
-        both_A = accepted(rule, [0, 0])
-        assert sum(n * mass for n, mass in both_A.items()) == pytest.approx(worst)
-        drawn = distribution(lambda rng: rule([rng.sample(row) for row in q], p, q, rng)[0])
-        assert sum(n * mass for n, mass in drawn.items()) == pytest.approx(mean)
-    pairs = np.minimum(np.outer(p[0], p[1]), np.outer(q[0], q[1])).sum()
-    assert pairs == pytest.approx(6 / 9)
-
-
-@pytest.mark.parametrize("K", [1, 2, 4])
-def test_expected_tokens_of_a_round(K):
-    p, q = np.array([0.3, 0.7]), np.array([0.6, 0.4])
-
-    def constant(row):
-        model = TableModel(None, n_vocab=2)
-        model.probabilities = lambda prefix: row
-        return model
-
-    def first_round(rng):
-        to_probs = SamplingParams(1.0)
-        drafter = NeuralDrafter(constant(q), to_probs, rng)
-        rounds = speculative(constant(p), drafter, [0], K + 1, K, to_probs, rng)
-        next(rounds)  # the prefill
-        return len(next(rounds).tokens)
-
-    mean = sum(n * mass for n, mass in distribution(first_round).items())
-    assert mean == pytest.approx(tokens(np.minimum(p, q).sum(), K))

@@ -25,15 +25,6 @@ pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 
 PAGE = (ROOT / "docs" / "engines.md").read_text(encoding="utf-8")
 PROMPT, N, K = "Once upon a time there lived a king", 60, 4
-# what tokenizers disagree about: spaces, contractions, digits, bytes outside ASCII
-TEXTS = [
-    PROMPT,
-    "  two spaces,   three\n\n\nlines \t and a tab ",
-    "It's I'll they've WE'RE don't",
-    "in 1812 and 3.14159, 1,000,000",
-    "Käse, naïve – “quoted” … 王様 🙂",
-    "",
-]
 
 
 def blocks(engine):
@@ -90,28 +81,18 @@ def rounds_after_one(pair, answer):
     return rounds(pair, pair[2].encode(PROMPT) + answer["tokens"][:1], N - 1)
 
 
-def check_tokenizer(pair, encode, decode):
-    """Texts become the same ids there, and these the same texts."""
-    for text in TEXTS:
-        ids = pair[2].encode(text)
-        assert encode(text) == ids and decode(ids) == text
-
-
 def test_transformers(pair, desk):
-    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers")
     (commands,) = blocks("transformers")
     answer = run(commands, desk)
     check_text(pair, answer)
     # its first pass reads the prompt and the first drafts together, as ours does
     assert answer["passes"] == len(rounds(pair, pair[2].encode(PROMPT), N))
-    for size in ("17M", "0.7M-17M"):
-        theirs = transformers.AutoTokenizer.from_pretrained(ROOT / "models" / size)
-        check_tokenizer(pair, lambda text: theirs(text)["input_ids"], theirs.decode)
 
 
 def test_openvino(pair, desk):
     for name in ("optimum.intel", "nncf", "openvino_genai"):
-        genai = pytest.importorskip(name)
+        pytest.importorskip(name)
     (commands,) = blocks("OpenVINO GenAI")
     answer = run(commands, desk)
     check_text(pair, answer)
@@ -119,9 +100,6 @@ def test_openvino(pair, desk):
         1,
         *(len(this_round.tokens) for this_round in rounds_after_one(pair, answer)),
     ]
-    theirs = genai.Tokenizer(desk / "17M-openvino")
-    encode = lambda text: theirs.encode(text).input_ids.data[0].tolist()
-    check_tokenizer(pair, encode, theirs.decode)
 
 
 # ---------------------------------------------------------------- llama.cpp
@@ -129,7 +107,7 @@ def test_openvino(pair, desk):
 
 @pytest.fixture(scope="module")
 def llama(desk):
-    """(the address of the page's server, the command that asks it)."""
+    """The command that asks the page's server, while that runs."""
     export_and_serve, ask, _ = blocks("llama.cpp")
     for name in ("gguf", "xllamacpp"):
         pytest.importorskip(name)
@@ -141,10 +119,9 @@ def llama(desk):
     command = ["bash", "-e", "-c", f"{head}\nexec {last}".replace("8080", port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     server = subprocess.Popen(command, cwd=desk, env=environment(), **quiet)
-    address = f"http://127.0.0.1:{port}"
     try:
-        wait_for(address, server)
-        yield address, ask.replace("8080", port)
+        wait_for(f"http://127.0.0.1:{port}", server)
+        yield ask.replace("8080", port)
     finally:
         server.terminate()
         server.wait()
@@ -161,12 +138,8 @@ def wait_for(address, server):
 
 
 def test_llama_cpp(pair, desk, llama):
-    address, ask = llama
-    answer = run(ask, desk)
+    answer = run(llama, desk)
     check_text(pair, answer)
     ours = rounds_after_one(pair, answer)
     assert answer["timings"]["draft_n"] == sum(len(this_round.draft) for this_round in ours)
     assert answer["timings"]["draft_n_accepted"] == sum(this_round.accepted for this_round in ours)
-    post = lambda path, **body: requests.post(f"{address}/{path}", json=body, timeout=60).json()
-    encode = lambda text: post("tokenize", content=text)["tokens"]
-    check_tokenizer(pair, encode, lambda ids: post("detokenize", tokens=ids)["content"])

@@ -4,13 +4,10 @@ seen.
 
 import re
 
-import numpy as np
 import pytest
 from command_line import ROOT
 
-from proof.enumerate import distribution
-from proof.mistakes import MISTAKES, changed_lines, making, measure
-from sampling import verify
+from proof.mistakes import MISTAKES, changed_lines, measure
 
 PAGE = (ROOT / "docs" / "mistakes.md").read_text(encoding="utf-8")
 STORIES = dict(re.findall(r"(?ms)^### (\S+)$(.*?)(?=^##)", PAGE))
@@ -44,16 +41,3 @@ def test_it_links_to_where_it_was_seen(name):
     entry = ROWS.get(name) or STORIES[name]
     for reference in found:
         assert f"(https://github.com/{reference.replace('#', '/issues/')})" in entry
-
-
-def test_replacing_from_p_gives_what_the_rule_s_page_says():
-    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
-
-    def one_token(rng):
-        token = rng.sample(q)
-        n, last = verify([token], np.stack([p, p]), q[None], rng)
-        return token if n else last
-
-    assert distribution(one_token) == pytest.approx(dict(enumerate(p)))
-    with making(MISTAKES["resample-from-p"]):
-        assert distribution(one_token) == pytest.approx({0: 0.4, 1: 0.32, 2: 0.28})

@@ -4,7 +4,6 @@ answer of its reader costs one line.
 python tests/docs/test_notebook.py    # execute it and write its copy, docs/walkthrough.html
 """
 
-import ast
 import json
 import re
 import textwrap
@@ -54,21 +53,6 @@ def test_its_outputs_are_cleared_and_stand_in_a_copy():
         assert f">{heading}<" in copy, heading
 
 
-def test_its_reader_writes_the_functions():
-    """The cells define nothing else."""
-    nodes = [node for source in SOURCES for node in ast.parse(source).body]
-    functions = [node for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    assert [node.name for node in functions] == TO_WRITE
-    assert all(isinstance(node.body[-1], ast.Raise) for node in functions)
-
-
-def test_it_imports_one_helper():
-    imports = (ast.Import, ast.ImportFrom)
-    nodes = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
-    names = [one.name for node in nodes if isinstance(node, imports) for one in node.names]
-    assert names == ["os", "sys", "notebook", "numpy", "SimpleNamespace"]
-
-
 def test_every_task_has_an_answer_and_the_folded_functions_are_right():
     from exercises.checks import check, kept_and_replaced
 
@@ -85,17 +69,6 @@ def test_every_task_has_an_answer_and_the_folded_functions_are_right():
         kept, replaced = kept_and_replaced(given[name], P, Q)
         assert kept.sum() == pytest.approx(mean_kept)
         assert kept + replaced == pytest.approx(np.array(distribution))
-
-
-def test_a_draft_without_chance_is_kept_with_p_and_replaced_from_the_rest():
-    from exercises.checks import kept_and_replaced
-    from exercises.solutions import one_token_6, residual_3
-
-    x = np.array([0.0, 1.0, 0.0])
-    assert residual_3(P, x) == pytest.approx([5 / 7, 0, 2 / 7])
-    kept, replaced = kept_and_replaced(one_token_6, P, x)
-    assert kept.sum() == pytest.approx(0.3)
-    assert kept + replaced == pytest.approx(P)
 
 
 def test_the_block_rule_keeps_what_its_table_says():

@@ -63,13 +63,6 @@ def test_a_rejection_by_rounding_is_replaced_from_p():
     assert n == 0 and row.tolist() == p.tolist()
 
 
-def test_it_reads_top_down():
-    """Decoding and the rule come before the model, and the model before the tokenizer."""
-    names = re.findall(r"(?m)^def (\w+)", SOURCE)
-    assert names[:3] == ["autoregressive", "speculative", "verify"]
-    assert names[-2:] == ["load_model", "load_tokenizer"]
-
-
 # ---------------------------------------------------------------- use from Python
 
 

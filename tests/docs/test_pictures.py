@@ -35,12 +35,6 @@ def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     assert not re.search(r"@import|href|url\((?!#)", path.read_text())
 
 
-def test_the_race_stands_still_where_motion_is_not_wanted():
-    style = ElementTree.parse(RACE).getroot().find(f"{SVG}style").text
-    before, moving = style.split("@media (prefers-reduced-motion: no-")
-    assert "animation" not in before and "animation" in moving and moving.endswith("}\n}\n")
-
-
 @embedded
 def test_the_areas_are_those_of_the_included_pair():
     models, encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, NUMPY)

@@ -6,14 +6,13 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from command_line import ENVIRONMENT, ROOT, python
+from command_line import ROOT
 from toys import tiny_vocabulary, write_checkpoint
 
 from checkpoints.tokenizer import load_encoder, read_tokenizer
 
 END = "<|endoftext|>"
 KINDS = SimpleNamespace(CONTROL="control", NORMAL="normal", USER_DEFINED="added")
-PROGRAMS = sorted((ROOT / "docs" / "engines").glob("*.py"))
 
 
 @pytest.mark.parametrize("where", [0, -1, None])
@@ -38,16 +37,3 @@ def test_the_token_that_ends_a_text(tmp_path, where):
         [] if end is None else [end]
     )
     assert file["add_token_list"] == [*tokens, "<user>"] and types[-1] == "added"
-
-
-@pytest.mark.parametrize("path", PROGRAMS, ids=lambda path: path.stem)
-def test_the_programs_for_engines_say_what_they_lack_in_one_line(path, tmp_path):
-    for name in ("torch", "openvino_genai", "xllamacpp", "gguf"):
-        (tmp_path / f"{name}.py").write_text("raise ModuleNotFoundError(name=__name__)")
-    environment = ENVIRONMENT | {"PYTHONPATH": str(tmp_path)}
-    few = python(str(path), "17M", environment=environment)
-    enough = [str(tmp_path / "a.gguf")] if path.stem == "to_gguf" else ["0.7M", "8080"]
-    bare = python(str(path), "17M", *enough, environment=environment)
-    assert few.returncode and few.stderr.startswith(f"expected: python docs/engines/{path.name} ")
-    assert bare.returncode and "is not installed: pip install" in bare.stderr
-    assert few.stderr.count("\n") == bare.stderr.count("\n") == 1

@@ -7,12 +7,14 @@ device, are refused. Every floating-point result must have the dtype of the weig
 a TypeError.
 """
 
-import operator
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import utils
+
+OPERATORS = {np.add, np.subtract, np.multiply, np.divide, np.matmul}
 
 
 def refuse(what):
@@ -22,22 +24,11 @@ def refuse(what):
     return refused
 
 
-def operation(apply):
-    """A binary operator between arrays of one module, or an array and an int or float of Python."""
-    return lambda x, y: x.module.result(apply(x.data, x.module.operand(y)))
-
-
-def reflected(apply):
-    return lambda x, y: x.module.result(apply(x.module.operand(y), x.data))
-
-
 def method(name):
     return lambda x, *args, **how: x.module.result(getattr(x.data, name)(*args, **how))
 
 
-class Array:
-    __slots__ = ("data", "module")
-
+class Array(NDArrayOperatorsMixin):
     def __init__(self, data, module):
         self.data, self.module = data, module
 
@@ -45,18 +36,15 @@ class Array:
     shape = property(lambda self: self.data.shape)
     T = property(lambda self: self.module.result(self.data.T))
 
-    __add__, __radd__ = operation(operator.add), reflected(operator.add)
-    __sub__, __rsub__ = operation(operator.sub), reflected(operator.sub)
-    __mul__, __rmul__ = operation(operator.mul), reflected(operator.mul)
-    __truediv__, __rtruediv__ = operation(operator.truediv), reflected(operator.truediv)
-    __pow__ = operation(operator.pow)
-
-    def __matmul__(self, other):
-        return self.module.result(self.data @ self.module.host(other))
-
-    def __iadd__(self, other):
-        self.data += self.module.operand(other)
-        return self
+    def __array_ufunc__(self, operator, method, *operands, out=None):
+        """Of arrays of one module, and ints and floats of Python. `out` is given by x += y."""
+        if operator not in OPERATORS:
+            raise TypeError(f"{operator.__name__} of a strict array")
+        data = operator(*map(self.module.operand, operands))
+        if out is None:
+            return self.module.result(data)
+        out[0].data[...] = data
+        return out[0]
 
     def __getitem__(self, key):
         return self.module.result(self.data[self.module.key(key)])
@@ -65,16 +53,12 @@ class Array:
         self.data[self.module.key(key)] = self.module.operand(value)
 
     reshape, transpose, swapaxes = method("reshape"), method("transpose"), method("swapaxes")
-    sum, max = method("sum"), method("max")
+    sum, max, __pow__ = method("sum"), method("max"), method("__pow__")
 
-    # NumPy asks for these before it takes an array for its own; without them np.sum(x) would
-    # quietly call x.sum()
-    __array_ufunc__ = None
     __array__, __array_function__ = refuse("a NumPy copy"), refuse("a NumPy function")
     __bool__, __float__ = refuse("bool()"), refuse("float()")
     __int__, __index__ = refuse("int()"), refuse("int()")
-    __iter__, __contains__, __eq__ = refuse("iteration"), refuse("iteration"), refuse("comparison")
-    __hash__ = None
+    __iter__, __contains__ = refuse("iteration"), refuse("iteration")
 
 
 @dataclass(eq=False)  # compared and hashed like a module
