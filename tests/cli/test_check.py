@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import assert_refused, embedded
+from command_line import assert_refused
 from edits import edit_header, with_entry
 from make_tf_fixture import FOLDER as TF
 from toys import NUMPY, TINY, random_tensors, write_checkpoint
@@ -97,20 +97,6 @@ def test_what_cannot_be_loaded_is_said_as_a_run_says_it(check, cli, tmp_path):
     assert_refused(done, "wte.weight is int32")
     run = cli(f"--target_model_size={folder}", "--mode=autoregressive")
     assert run.err == done.err
-
-
-def test_a_file_that_may_not_be_read(check, unreadable, tmp_path):
-    path = write_checkpoint(tmp_path / "model") / "vocab.json"
-    unreadable(path)
-    done = check("model")
-    assert (done.code, done.err) == (2, f"error: {path}: Permission denied\n")
-
-
-@embedded
-@pytest.mark.parametrize("size", ["17M", "0.7M-17M"])
-def test_the_included_models(program, size):
-    done = program("check", size)
-    assert (done.code, done.err) == (0, "") and "SHA-256" in done.out
 
 
 @pytest.mark.elsewhere

@@ -4,7 +4,6 @@ import re
 import sys
 
 import pytest
-from command_line import PROMPT
 from toys import tiny_vocabulary
 
 from cli import show
@@ -84,25 +83,6 @@ def test_a_stream_is_flushed_round_by_round(capsys):
     for _ in rounds:
         seen.append(capsys.readouterr().out)
     assert seen == ["Text = ", "b", "c"] and capsys.readouterr().out == "\n"
-
-
-def text_of_trace(out):
-    """The text that the lines of a trace add up to; for text without the marks' characters."""
-    lines = re.findall(r"(?m)^ *\d+ +\d+/\d+  (.*?)(?:  not \".*\")?$", out)
-    return "".join(re.sub(r"[|\[\](){}]", "", line) for line in lines)
-
-
-@pytest.mark.parametrize("more", ["--coupled", "--draft_model_size=ngram", "--mode=speculative"])
-def test_a_trace_is_the_text_of_the_same_run(cli, as_json, more):
-    arguments = ["--prompt", PROMPT, "--n_tokens_to_generate", 30, "--temperature", 1, more]
-    done, figures = cli(*arguments, "--trace"), as_json(*arguments)["speculative"]
-    assert (done.code, done.err) == (0, "")
-    assert text_of_trace(done.out) == figures["text"]
-    assert f"Text = {PROMPT}{figures['text']}\n" in done.out
-    counts = re.findall(r"(?m)^ *\d+ +(\d+)/(\d+)  ", done.out)
-    accepted, examined = (sum(map(int, column)) for column in zip(*counts))
-    names = "accepted", "examined", "rounds"
-    assert [accepted, examined, len(counts)] == [figures[name] for name in names]
 
 
 @pytest.mark.parametrize("target, temperature", [("17M", 0), ("bytes", 1), ("ends", 1)])
