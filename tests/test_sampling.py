@@ -1,4 +1,4 @@
-"""The filter against definitions, the primitives, the drafters, and how the loops count and end."""
+"""The filter against definitions, the primitives, and how the loops count and end."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,6 @@ from toys import TINY, tiny_model, tiny_vocabulary
 
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
-from gpt2 import Config
 from sampling import (
     RULES,
     NeuralDrafter,
@@ -329,14 +328,6 @@ def test_a_round_holds_what_the_rule_was_given_and_said(drafter):
         text += this_round.tokens
 
 
-def test_an_autoregressive_round_holds_its_distribution():
-    text = [1, 2, 3]
-    for this_round in run_alone(9, SamplingParams(1.0)):
-        assert (this_round.draft, this_round.accepted, this_round.q) == ([], 0, None)
-        assert np.allclose(this_round.p, SamplingParams(1.0)(scores_of(TARGET, text)), atol=1e-12)
-        text += this_round.tokens
-
-
 ENCODER = Encoder(*tiny_vocabulary())
 
 
@@ -364,46 +355,3 @@ def test_a_stop_of_the_replacement_character_is_not_an_unfinished_character(text
 def test_what_cannot_speculate(K, n_vocab, message):
     with pytest.raises(ValueError, match=message):
         run(5, K, drafter=NGramDrafter(n_vocab))
-
-
-# ---------------------------------------------------------------- drafters
-
-
-@settings(max_examples=30, deadline=None)
-@given(
-    st.lists(st.sampled_from([0, 1, 2, 4]), min_size=1, max_size=8),
-    st.sampled_from([SamplingParams(), SamplingParams(1.0)]),
-    st.integers(0, 99),
-)
-def test_neural_drafts_are_drawn_from_their_q(ks, to_probs, seed):
-    """Whatever the k before: a round of K = 0 moves the text on, and a rejected draft is forgotten.
-    Also in a second text by the same drafter.
-    """
-    rng, proposals = Rng(seed), []
-
-    class Noting(NeuralDrafter):
-        def propose(self, ids, k):
-            proposals.append((list(ids), *super().propose(ids, k)))
-            return proposals[-1][1:]
-
-    K = lambda last: ks[len(proposals) % len(ks)]
-    drafter = Noting(DRAFT, to_probs, rng)
-    for ids in ([1, 2, 3], [4, 3, 1]):
-        list(speculative(TARGET, drafter, ids, 20, K, to_probs, rng))
-    for text, draft, q in proposals:
-        if draft:
-            fresh = to_probs(scores_of(DRAFT, text + draft[:-1], len(draft)))
-            assert np.allclose(q, fresh, atol=1e-12)
-
-
-@pytest.mark.parametrize("n, drafted", [(7, 2), (8, 1), (9, 0)])
-def test_a_prompt_as_long_as_the_context_of_the_draft(n, drafted):
-    """The draft can read all of it, and score one more token."""
-    short, ids = tiny_model(2, Config(259, 8, 16, 2, 2)), list(range(1, n + 1))
-    drafter = NeuralDrafter(short, SamplingParams(1.0), Rng(0))
-    drafter.prefill(ids, None)
-    assert drafter.cache.ids == (ids if drafted else [])
-    draft, q = drafter.propose(ids, 4)
-    assert len(draft) == len(q) == drafted
-    if drafted:
-        assert np.allclose(q[0], SamplingParams(1.0)(scores_of(short, ids))[0], atol=1e-12)

@@ -55,12 +55,6 @@ def test_what_cannot_fit_is_refused(monkeypatch, sizes, n_bytes, fits):
         assert "GB are available; use a smaller model" in refusal(utils.require_memory, configs)
 
 
-def test_random_weights_are_weighed_before_they_are_sampled(monkeypatch):
-    monkeypatch.setattr(utils, "available_bytes", lambda: 6e9)
-    monkeypatch.setattr(np.random, "default_rng", None)
-    refusal(utils.random_model, SIZES["1558M"], NUMPY)
-
-
 @pytest.mark.parametrize(
     "limit, expected", [("5000", 2500), ("max", 4096), ("90000", 4096), (None, 4096)]
 )

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, ROOT, process, python, running, timeless
+from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, timeless
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
@@ -132,13 +132,6 @@ def test_what_ruins_every_worker_is_one_line_and_the_lines_before_it_are_kept(
     done, found = write("there", "--cluster=local:1")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
     assert found == expected[:4]  # the groups before
-
-
-def test_what_a_worker_raises_is_one_line(pair, file):
-    flags = "--target_model_size=huge", "--cluster=local:1"
-    done = process(pair, *flags, command=["batch", str(file)])
-    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (2, b"", 1)
-    assert b"NaN or infinite" in done.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a process group")
