@@ -2,9 +2,13 @@
 
 import os
 
+from hypothesis import settings
+
 import backends.before_numpy  # noqa: F401
 
 os.environ["HF_HUB_CACHE"] = os.devnull
+settings.register_profile("a busy machine", deadline=None)
+settings.load_profile("a busy machine")
 
 # the fixtures of all tests
 from browsers import browser, new_page  # noqa: E402, F401

@@ -15,7 +15,7 @@ from checkpoints.tokenizer import load_encoder
 from encoder import END_OF_TEXT, Encoder, byte_symbols, merge, merge_long
 
 MODELS = ROOT / "models"
-fast = settings(deadline=None, max_examples=150)
+fast = settings(max_examples=150)
 
 
 def joined(*parts):
@@ -198,7 +198,7 @@ def learned_merges(draw):
     return merges
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(ids=st.lists(st.integers(0, 1), max_size=24), merges=learned_merges())
 def test_merge_equals_rescanning(ids, merges):
     given_ids = list(ids)

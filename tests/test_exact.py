@@ -122,7 +122,7 @@ def test_a_draft_that_ends_for_what_it_drew_would_bend_the_distribution():
 
 rows_of_p = st.lists(distributions(4), min_size=3, max_size=3).map(np.array)
 rows_of_q = st.lists(distributions(4), min_size=2, max_size=2).map(np.array)
-few = settings(max_examples=40, deadline=None)
+few = settings(max_examples=40)
 
 
 def drafts_of(q):

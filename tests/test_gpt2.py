@@ -47,7 +47,7 @@ def short_parts():
 
 any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9))
 # the machine may be busy: no deadline
-fast = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+fast = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
 
 
 def texts(model, n_min=1, n_max=24):

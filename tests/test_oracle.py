@@ -64,7 +64,7 @@ def test_embedded_models(size):
         assert difference(ours, theirs, random_ids(ours.config, n)) <= 1e-4
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10**6),
     n_vocab=st.sampled_from([1, 2, 17, 259, 2048]),

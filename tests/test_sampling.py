@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.random import default_rng
 from toys import TINY, tiny_model, tiny_vocabulary
@@ -89,7 +89,6 @@ logit_rows = st.lists(st.integers(-6, 6), min_size=2, max_size=12).map(
 )
 
 
-@settings(deadline=None)
 @given(logit_rows, st.floats(0.1, 3), st.integers(0, 13), st.floats(0.01, 1))
 def test_filter_keeps_what_the_definitions_say(logits, temperature, top_k, top_p):
     p = SamplingParams(temperature, top_k, top_p)(logits)[0]
@@ -189,7 +188,6 @@ class Fixed(Rng):
 LARGEST = 1 - 2.0**-53  # the largest number a generator returns
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any))
 def test_sample_inverts_the_cumulative_distribution(weights):
     """The u that give token i fill an interval of length p(i): tested at both of its ends."""

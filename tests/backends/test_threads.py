@@ -44,7 +44,7 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
 
 
 @pytest.mark.parametrize("n_threads", POOLS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(n=st.integers(0, 40), too_many=st.sampled_from([0, 99]))
 def test_threads_have_nearly_equal_ranges(n_threads, n, too_many):
     done = []

@@ -16,7 +16,7 @@ from backends.tiles import Tiles, one_row, several_rows
 RULES = {"AVX-512": (64, 1024, several_rows), "others": (32, 512, one_row)}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     shape=st.tuples(st.sampled_from([1, 7, 12, 40, 70]), st.integers(1, 300)),
     n_rows=st.sampled_from([0, 1, 2, 3, 5, 10, 16, 17, 70]),

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.intervals import ratio_interval
@@ -10,7 +10,6 @@ from bench.intervals import ratio_interval
 PAIRS = st.tuples(st.floats(0.1, 9), st.floats(0.1, 9))
 
 
-@settings(deadline=None)  # the machine may be busy
 @given(st.lists(PAIRS, min_size=6, max_size=30))
 def test_an_interval_holds_the_ratio_and_is_turned_over_with_it(pairs):
     above, below = zip(*pairs)

@@ -99,7 +99,7 @@ def test_words_become_the_values_of_their_annotations(words, expected):
 ODD = "123 -5 1e5 None [1,2] {'a':1} a=b = - -- --- --K --K=5 --help -h --fast --name frame".split()
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.sampled_from(ODD) | st.text())
 def test_a_text_is_text_whatever_it_looks_like(text):
     """The word after a flag is its value, as in --prompt --help."""

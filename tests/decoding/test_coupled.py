@@ -41,7 +41,7 @@ def both_texts(target, draft, ids, n_tokens, K, to_probs, seed, is_done=never):
 # ---------------------------------------------------------------- the text is not the draft's
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     tables=st.tuples(st.integers(0, 99), st.integers(0, 99) | st.none()),
     zeros=st.booleans(),

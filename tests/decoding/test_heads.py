@@ -72,7 +72,7 @@ def just_made(head, target, ids, draft):
 
 
 @KINDS
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(
     texts=st.lists(
         st.lists(st.integers(0, TINY.n_vocab - 1), min_size=1, max_size=8), min_size=1, max_size=2
