@@ -12,10 +12,7 @@ def test_a_page_names_no_folder_of_this_machine(written, pair):
     folders = {"target_model_size": f"{pair}/17M", "draft_model_size": f"{pair}/0.7M-17M/"}
     path, data = written(**folders, n_tokens_to_generate=3)
     assert str(pair) not in path.read_text()
-    assert (data["settings"]["target_model_size"], data["settings"]["draft_model_size"]) == (
-        "17M",
-        "0.7M-17M",
-    )
+    assert [data["settings"][name] for name in folders] == ["17M", "0.7M-17M"]
 
 
 def test_the_command_names_what_differs_from_the_defaults():
