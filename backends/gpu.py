@@ -22,6 +22,6 @@ class Half:
         return (x.astype(cupy.float16) @ self.weight).astype(x.dtype)
 
 
-def synchronize():
+def synchronize() -> None:
     """Wait until the GPU has done all work that was given to it."""
     cupy.cuda.get_current_stream().synchronize()

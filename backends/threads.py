@@ -19,7 +19,7 @@ import time
 from collections import deque
 from functools import cache
 from queue import SimpleQueue
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 
@@ -77,15 +77,15 @@ class Bell:
         # reduceat: first over all elements, then over the last one, PAUSE times a pause
         self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
 
-    def ring(self):
+    def ring(self) -> None:
         """Let the thread that spins on this bell stop, or the next thread to spin on it."""
         self.rung[0] = True
 
-    def spin(self):
+    def spin(self) -> None:
         """Read the byte until the bell has rung, at most SPINS times, and return after a pause."""
         np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
 
-    def get(self, queue: SimpleQueue):
+    def get(self, queue: SimpleQueue) -> Any:
         """Wait for the next item of a queue and return it: if `patient`, spin first, without the
         GIL; then sleep. A thread that puts an item there rings this bell after it.
         """
@@ -98,7 +98,7 @@ class Bell:
         return item
 
 
-def worker_loop(inbox: SimpleQueue, bell: Bell):
+def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
     """Run all work that callers put into `inbox`, without end. Then they ring `bell`, on which this
     loop spins before it falls asleep.
 
@@ -131,13 +131,13 @@ class Threads:
     def __init__(self, n: int):
         self.n = n
         self.workers: list[tuple] = []
-        self.process = None  # id of the process in which the workers run
+        self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
         self.preemptions: deque = deque(
             maxlen=PREEMPTION_COUNT
         )  # times when a caller was preempted
 
-    def start_workers(self):
+    def start_workers(self) -> None:
         """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
         that it waits on, Bell on which a caller waits for it). Notes the process in self.process.
         """
@@ -156,7 +156,7 @@ class Threads:
             return False
         return time.perf_counter() - times[0] < PREEMPTION_SECONDS
 
-    def run_on_threads(self, function: Callable, n: int, n_threads: int):
+    def run_on_threads(self, function: Callable, n: int, n_threads: int) -> None:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
         If the threads are busy with another call, this thread calls function(0, n). When all
         threads are done, raises an error that the function raised.
@@ -171,7 +171,7 @@ class Threads:
         finally:
             self.free.release()
 
-    def run_ranges(self, function: Callable, caller_range: tuple, *worker_ranges: tuple):
+    def run_ranges(self, function: Callable, caller_range: tuple, *worker_ranges: tuple) -> None:
         """Call function(start, end) on this thread for caller_range, and on a worker for each of
         the other ranges; a range is (start, end). When all are done, raises what the function
         raised.
@@ -203,12 +203,12 @@ class Threads:
 THREADS = Threads(N_THREADS)
 
 
-def on_one_thread(function: Callable, n: int, size: int):
+def on_one_thread(function: Callable, n: int, size: int) -> None:
     """Call function(0, n) on this thread. Called like on_all_threads, so size is not used."""
     function(0, n)
 
 
-def on_all_threads(function: Callable, n: int, size: int):
+def on_all_threads(function: Callable, n: int, size: int) -> None:
     """Call function(start, end) for ranges that together are 0 to n, on all threads if `size`, the
     number of attention scores to compute, is above WORTH_SHARING.
     """

@@ -22,7 +22,7 @@ pays.
 
 import math
 import threading
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 
@@ -64,7 +64,7 @@ def slab_allocator() -> Callable:
     """
     free, lock = np.empty(0, np.uint8), threading.Lock()
 
-    def empty(shape, dtype):
+    def empty(shape: tuple, dtype: Any) -> np.ndarray:
         nonlocal free
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         with lock:
@@ -80,7 +80,7 @@ def slab_allocator() -> Callable:
 empty = slab_allocator()
 
 
-def pad_rows(x, multiple):  # [n_rows, n] -> [n_padded, n]
+def pad_rows(x, multiple: int):  # [n_rows, n] -> [n_padded, n]
     """Add rows of zeros below x, until their number is a multiple of `multiple`."""
     n_missing = -len(x) % multiple
     if n_missing == 0:
@@ -117,7 +117,7 @@ class Tiles:
             self.tiles[:, n_whole, :, n_left:] = 0
 
     @property
-    def T(self):
+    def T(self) -> "Columns":
         """The transpose, a view: `tiles.T[ids]` looks up columns as rows. If self is the output
         head [n_embd, n_vocab], its transpose is the token embedding.
         """
@@ -138,7 +138,7 @@ class Tiles:
         THREADS.run_on_threads(multiply, n_tiles, min(max(1, n_threads), N_THREADS))
         return y[:n_rows, :n_out]
 
-    def multiplier(self, x, y):  # [n_rows, n_in], [n_rows, n_tiles * width]
+    def multiplier(self, x, y) -> Callable:  # [n_rows, n_in], [n_rows, n_tiles * width]
         """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
         and writes the products into these tiles' columns of y. Needs tiles that hold whole columns.
         """
@@ -146,13 +146,15 @@ class Tiles:
         n_tiles, _, width = tiles.shape
         products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)  # [n_tiles, n_rows, width]
 
-        def multiply(first, end):
+        def multiply(first: int, end: int) -> None:
             # [n_rows, n_in] @ [end - first, n_in, width] -> [end - first, n_rows, width]
             np.matmul(x, tiles[first:end], products[first:end])
 
         return multiply
 
-    def multiplier_in_groups(self, x, y, per_group):  # [n_rows, n_in], [n_rows, n_tiles * width]
+    def multiplier_in_groups(
+        self, x, y, per_group: int
+    ) -> Callable:  # [n_rows, n_in], [n_rows, n_tiles * width]
         """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
         of each part, per_group rows at a time, adds up the products over the parts, and writes the
         sums into these tiles' columns of y. n_rows has to be a multiple of per_group.
@@ -168,7 +170,7 @@ class Tiles:
         tile_products = n_parts * len(x) * width  # in numbers
         n_together = max(1, BUFFER // max(1, tile_products))  # tiles
 
-        def multiply(first, end):
+        def multiply(first: int, end: int) -> None:
             for begin in range(first, end, n_together):
                 stop = min(begin + n_together, end)
                 # Into an array of its own, not into `sums`: in the order of its axes NumPy
@@ -189,7 +191,7 @@ class Columns:
     up their rows in it. It lies in tiles, because the product reads all of it.
     """
 
-    def __init__(self, weight):
+    def __init__(self, weight: Tiles):
         self.weight, self.shape, self.dtype = weight, weight.shape[::-1], weight.tiles.dtype
 
     def __getitem__(self, ids):  # [n] -> [n, n_in]

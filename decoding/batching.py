@@ -44,7 +44,7 @@ class BatchedModel:
         self.text_index, self.model, self.inbox, self.answer = text_index, model, inbox, answer
         self.config, self.new_cache = model.config, model.new_cache
 
-    def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
+    def read(self, ids: list[int], cache: Any, n_last: int = 1):  # [n_ids] -> [n_last, n_vocab]
         """Return the logits after the last n_last ids, as gpt2.Model.read does. Waits until the
         pass over all texts is done, and raises the error of the pass.
         """
@@ -81,10 +81,10 @@ def read_together(
     xp = model.backend.xp
     x = xp.concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
 
-    def attend(layer, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same
+    def attend(layer: int, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same
         out = xp.empty(q.shape, dtype=q.dtype)
 
-        def attend_texts(a, b):  # texts a to b
+        def attend_texts(a: int, b: int) -> None:  # texts a to b
             for cache, rows in zip(caches[a:b], slices[a:b]):
                 out[:, rows] = cache.attend(layer, q[:, rows], k[:, rows], v[:, rows])
 
@@ -137,7 +137,7 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     inbox: SimpleQueue = SimpleQueue()  # gets Requests, and the Future of each call that has ended
     answers: list[SimpleQueue] = [SimpleQueue() for _ in tasks]
 
-    def call_task(index, task):
+    def call_task(index: int, task: Callable) -> Any:
         return task(lambda model: model and BatchedModel(index, model, inbox, answers[index]))
 
     pool = ThreadPoolExecutor(len(tasks) or 1, THREAD_PREFIX)

@@ -25,7 +25,7 @@ def gumbel_noise(seed: int, position: int, n_vocab: int):  # -> [n_vocab]
     return np.random.default_rng(stream).gumbel(size=n_vocab)
 
 
-def noisy_log_probs(p, seed, position):  # [n_vocab] -> [n_vocab]
+def noisy_log_probs(p, seed: int, position: int):  # [n_vocab] -> [n_vocab]
     """log p plus the Gumbel noise of a position, so that the argmax is a sample from p; minus
     infinity for a token of probability 0.
     """
@@ -40,7 +40,7 @@ class SharedNoise:
     round_start: the position of the round's first token, to which `verify_shared_noise` goes back
     """
 
-    def __init__(self, seed, n_prompt):
+    def __init__(self, seed: int, n_prompt: int):
         self.seed, self.position, self.round_start = seed, n_prompt, n_prompt
 
     def sample(self, p):  # [n_vocab] -> token

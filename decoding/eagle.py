@@ -16,7 +16,9 @@ The logits are those of a model like any other, one token at a time, so q is wha
 sampled from and `verify` applies as it stands.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from gpt2 import Config, KVCache, Model, layer_norm, linear
 
@@ -28,11 +30,11 @@ class EagleConfig(Config):
     n_hidden: int  # the width of the target
 
     @property
-    def n_places(self):
+    def n_places(self) -> int:
         """The largest number of tokens in a draft: as many as the context holds."""
         return self.n_ctx
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple]:
         """{name: shape} of the parameters in an EAGLE file."""
         block = {name: shape for name, shape in super().shapes().items() if name.startswith("h.")}
         return {
@@ -51,7 +53,9 @@ class EagleCache(KVCache):
     known: [n_known, n_hidden], the first rows of the target's `hidden`; the drafter sets it
     """
 
-    def __init__(self, config, backend, dtype, n_positions):
+    known: Any
+
+    def __init__(self, config: EagleConfig, backend: Any, dtype: Any, n_positions: int):
         super().__init__(config, backend, dtype, n_positions)
         self.hidden = backend.xp.empty((1 + n_positions, config.n_hidden), dtype=dtype)
 
@@ -60,12 +64,14 @@ class EagleCache(KVCache):
 class Eagle(Model):
     """EAGLE's weights, with its target's embeddings, final norm and output head beside them."""
 
-    def new_cache(self, n_positions=None):
+    config: EagleConfig
+
+    def new_cache(self, n_positions: int | None = None) -> EagleCache:
         """An empty EagleCache for one text of up to n_positions, or up to n_ctx."""
         dtype, n_positions = self.params["wpe"].dtype, n_positions or self.config.n_ctx
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
-    def embed(self, new, cache):  # [n_new] -> [n_new, n_embd]
+    def embed(self, new: list[int], cache: EagleCache):  # [n_new] -> [n_new, n_embd]
         """Join the state before each token with its embedding; project to n_embd."""
         start, end = len(cache.ids), len(cache.ids) + len(new)
         known = cache.known[start:end]  # nothing after the first token of a draft
@@ -77,6 +83,6 @@ class Eagle(Model):
         x = xp.concatenate([hidden, tokens], axis=1)
         return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]
 
-    def blocks(self, x, attend):  # [n_new, n_embd] -> [n_new, n_hidden]
+    def blocks(self, x, attend: Callable):  # [n_new, n_embd] -> [n_new, n_hidden]
         """The one block, and the projection to guesses at the target's next hidden states."""
         return linear(super().blocks(x, attend), **self.params["proj"])

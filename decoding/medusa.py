@@ -33,10 +33,10 @@ class MedusaConfig:
     epsilon: float = 1e-5
     n_layer: ClassVar = 0  # it keeps no keys and values
 
-    def shapes(self):
+    def shapes(self) -> dict[str, tuple]:
         """{name: shape} of the parameters in a Medusa file."""
         d = self.n_embd
-        shapes = {}
+        shapes: dict[str, tuple] = {}
         for i in range(self.n_places):
             for name in ("c_fc", "c_proj"):
                 shapes |= {f"heads.{i}.{name}.weight": (d, d), f"heads.{i}.{name}.bias": (d,)}
@@ -51,8 +51,8 @@ class MedusaCache:
     logits: [n_places, n_vocab], the heads' for the last of these rows
     """
 
-    def __init__(self):
-        self.ids = []  # always: it keeps nothing of a position
+    def __init__(self) -> None:
+        self.ids: list[int] = []  # always: it keeps nothing of a position
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,11 +63,13 @@ class Medusa:
     params: dict
     backend: Any
 
-    def new_cache(self, n_positions=None):
+    def new_cache(self, n_positions: int | None = None) -> MedusaCache:
         """An empty MedusaCache, for a text of any length; n_positions is not used."""
         return MedusaCache()
 
-    def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
+    def read(
+        self, ids: list[int], cache: MedusaCache, n_last: int = 1
+    ):  # [n_ids] -> [n_last, n_vocab]
         """The logits after ids: a text of as many tokens as cache.known has rows, then the tokens
         drafted so far. n_last: 1, or 0 for a prefill, which reads nothing
         """

@@ -95,7 +95,7 @@ def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
     """Write the page of run(settings, tell) to a new file, and print its name."""
     with tqdm(desc="Turns", leave=False, disable=None) as bar:
 
-        def tell(row=None, done=0, total=0):
+        def tell(row: Any = None, done: int = 0, total: int = 0) -> None:
             if total:
                 bar.total, bar.n = total, done
             bar.refresh()

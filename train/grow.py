@@ -17,6 +17,8 @@ A little noise, relative to the standard deviation of a matrix, makes the copies
 may be left out. That does change the function, and training repairs it.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 
@@ -32,20 +34,25 @@ def duplicate_qkv(x):  # [..., 3 n] -> [..., 6 n]
     return np.concatenate([duplicate(part) for part in np.split(x, 3, axis=-1)], axis=-1)
 
 
-def split_inputs(w, rng):  # [n_in, n_out] -> [2 n_in, n_out]
+def split_inputs(w, rng: np.random.Generator):  # [n_in, n_out] -> [2 n_in, n_out]
     """Split each weight of a matrix w at random into two uneven parts (3/8 to 5/8) that add up to
     it, for the two copies of its input: first the rows of all first parts, then those of all second
-    parts. rng: a NumPy generator
+    parts.
     """
     r = rng.uniform(0.375, 0.625, w.shape).astype(w.dtype)
     return np.concatenate([w * r, w * (1 - r)])
 
 
-def grow(tensors, layers, rng, noise=0.0):
-    """Make the parameters of a GPT-2 twice as wide from those of a GPT-2. Takes and returns {name
+def grow(
+    tensors: dict[str, np.ndarray],
+    layers: Iterable[int],
+    rng: np.random.Generator,
+    noise: float = 0.0,
+) -> dict[str, np.ndarray]:
+    """Make the parameters of a GPT-2 twice as wide from those of a GPT-2. Tensors are {name
     as stored: array}. With all layers and no noise the logits stay the same.
 
-    layers: the indices of the layers to keep, in order; rng: a NumPy generator
+    layers: the indices of the layers to keep, in order
     noise: how much noise is added to each matrix: its standard deviation over the matrix's own
     """
     grown = {
