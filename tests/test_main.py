@@ -79,29 +79,6 @@ def test_json(as_json, pair, n, K, draft, temperature):
     assert result["identical"] or temperature
 
 
-def test_json_repeats_the_settings(as_json, pair):
-    models = dict(draft_model_size="ngram", target_model_size="bytes", verification="block")
-    how = dict(temperature=0.5, top_k=7, top_p=0.9, seed=99, K=3, mode="speculative")
-    chosen = dict(prompt="x", n_tokens_to_generate=3, stop="a=b") | models | how
-    arguments = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]
-    settings = as_json(*arguments)["settings"]
-    assert list(settings) == list(main.generate.__kwdefaults__)
-    assert settings == main.generate.__kwdefaults__ | chosen | {
-        "models_dir": str(pair),
-        "json": True,
-    }
-    assert all(type(settings[name]) is type(value) for name, value in chosen.items())
-
-
-@pytest.mark.parametrize("prompt", [PROMPT, "", "123 é\n\t!"])
-@pytest.mark.parametrize("draft, K", [("0.7M-17M", 8), ("bytes", 4), ("ngram", "auto")])
-def test_greedy_texts_are_identical(as_json, prompt, draft, K):
-    arguments = LENGTH, "--prompt", prompt, "--draft_model_size", draft, "--K", K
-    first, again = (as_json(*arguments, "--seed", seed) for seed in (0, 1))
-    assert first["identical"] is True and "difference" not in first
-    assert first["autoregressive"]["token_ids"] == again["autoregressive"]["token_ids"]
-
-
 def test_the_seed_decides_the_text(as_json):
     arguments = *TEXT, "--temperature=1", "--seed"
     first, again, other = (as_json(*arguments, seed) for seed in (7, 7, 10**30))
@@ -161,7 +138,6 @@ def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
     [
         ("--K=0", ["K = 0: expected 1 or more"]),
         ("--temperature=nan", ["temperature nan: expected"]),
-        ("--coupled --verification=block", ["coupled", "expected"]),
         ("--json --trace", ["--json: expected no --trace"]),
         (f"--prompt={'x' * 64}", ["64 tokens: expected less than 64"]),
         ("--prompt=a\udcff", ["U+DCFF", "expected"]),

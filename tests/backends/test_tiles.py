@@ -102,22 +102,6 @@ def test_a_small_weight_is_not_shared_and_many_rows_are(monkeypatch, shared):
     assert shared == [1, 1, 9, 2, 2, 9, 9, 9, 9]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 5), st.sampled_from([1, 16, 64]))),
-    st.sampled_from([np.float32, np.float64]),
-)
-def test_arrays_of_a_slab_do_not_overlap(shapes, dtype):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tiles, "SLAB", 2000)
-        empty = tiles.slab_allocator()
-        arrays = [empty(shape, dtype) for shape in shapes]
-    for i, array in enumerate(arrays):
-        array[...] = i
-    for i, (array, shape) in enumerate(zip(arrays, shapes)):
-        assert array.shape == shape and array.dtype == dtype and (array == i).all()
-        assert array.size == 0 or array.ctypes.data % tiles.LINE == 0
-
-
 # ---------------------------------------------------------------- the rule
 
 

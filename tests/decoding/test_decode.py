@@ -5,7 +5,6 @@ import weakref
 import numpy as np
 import pytest
 from clocks import Slow, Time
-from heads import toy_head
 from table_models import TableModel
 from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 
@@ -31,6 +30,7 @@ from sampling import (
     SamplingParams,
     autoregressive,
     speculative,
+    verify,
     verify_block,
 )
 
@@ -38,7 +38,6 @@ ENCODER = Encoder(*tiny_vocabulary())
 ENDLESS = Encoder(*tiny_vocabulary(), ends=())
 TARGET, DRAFT, IDS = tiny_model(0), tiny_model(1), [1, 2, 1]
 T1 = SamplingParams(1.0)
-DRAFTS = {"model": DRAFT, "ngram": None, **{k: toy_head(k, TARGET) for k in ("eagle", "medusa")}}
 
 
 def rounds_of(decoder="speculative", draft=DRAFT, **how):
@@ -49,22 +48,21 @@ def rounds_of(decoder="speculative", draft=DRAFT, **how):
 # ---------------------------------------------------------------- what a text is put together of
 
 
-def test_begin_is_the_loops_of_sampling():
-    rng = Rng(5)
-    by_hand = speculative(TARGET, NeuralDrafter(DRAFT, T1, rng), IDS, 18, 3, T1, rng)
-    assert list(rounds_of(K=3)) == list(by_hand)
-    assert list(rounds_of("autoregressive")) == list(autoregressive(TARGET, IDS, 18, T1, Rng(5)))
-    rng = Rng(5)
+@pytest.mark.parametrize(
+    "how, new_rng, rule",
+    [
+        ({}, lambda: Rng(5), verify),
+        ({"verification": "block"}, lambda: Rng(5), verify_block),
+        ({"coupled": True}, lambda: SharedNoise(5, 3), verify_shared_noise),
+    ],
+)
+def test_begin_is_the_loops_of_sampling(how, new_rng, rule):
+    rng = new_rng()
     drafter = NeuralDrafter(DRAFT, T1, rng)
-    block = speculative(TARGET, drafter, IDS, 18, 4, T1, rng, rule=verify_block)
-    assert list(rounds_of(verification="block")) == list(block)
-    noise = SharedNoise(5, 3)
-    drafter = NeuralDrafter(DRAFT, T1, noise)
-    coupled = speculative(TARGET, drafter, IDS, 18, 4, T1, noise, rule=verify_shared_noise)
-    assert list(rounds_of(coupled=True)) == list(coupled)
-    assert tokens_of(rounds_of(coupled=True)) == tokens_of(
-        rounds_of("autoregressive", coupled=True)
-    )
+    by_hand = speculative(TARGET, drafter, IDS, 18, 3, T1, rng, rule=rule)
+    assert list(rounds_of(K=3, **how)) == list(by_hand)
+    alone = autoregressive(TARGET, IDS, 18, T1, new_rng())
+    assert list(rounds_of("autoregressive", **how)) == list(alone)
 
 
 def test_k_auto_learns_anew_in_each_text(monkeypatch):
@@ -107,31 +105,6 @@ def test_what_cannot_fit_is_refused_before_it_is_encoded(monkeypatch):
 # ---------------------------------------------------------------- what is said at its end
 
 
-@pytest.mark.filterwarnings("ignore:this draft")
-@pytest.mark.parametrize("name", DRAFTS)
-def test_the_result_is_what_the_rounds_add_up_to(name):
-    rounds = list(rounds_of(draft=DRAFTS[name]))
-    seen = []
-
-    def watch(rounds):
-        for this_round in rounds:
-            seen.append(this_round)
-            yield this_round
-
-    result = decode(rounds_of(draft=DRAFTS[name]), ENCODER, watch)
-    assert seen == rounds
-    assert result["token_ids"] == list(tokens_of(rounds))
-    assert result["text"] == ENCODER.decode(tokens_of(rounds))
-    assert result["rounds"] == len(rounds) - 1 and result["tokens_per_target_pass"] == 18 / (
-        len(rounds) - 1
-    )
-    for count in ("accepted", "examined"):
-        assert result[count] == sum(getattr(one, count) for one in rounds)
-    assert result["acceptance_rate"] == result["accepted"] / result["examined"]
-    alone = decode(rounds_of("autoregressive"), ENCODER)
-    assert (alone["acceptance_rate"], alone["tokens_per_target_pass"]) == (None, 1)
-
-
 def test_drafts_after_the_first_rejection_are_not_examined():
     rounds = [Round([]), Round([1, 2, 3], [1, 2, 8, 9], 2), Round([4]), Round([5], [6] * 3, 0)]
     result = decode(iter(rounds), ENCODER)
@@ -168,8 +141,8 @@ def test_the_clock_stands_still_while_a_watcher_looks(monkeypatch):
     assert seconds == in_reads == [0, *rows[1:]] and clocked.config is TARGET.config
 
 
-@pytest.mark.parametrize("name", ["model", "ngram"])
-def test_no_distribution_outlives_its_round(name):
+@pytest.mark.parametrize("draft", [DRAFT, None])
+def test_no_distribution_outlives_its_round(draft):
     """Those of GPT-2 take megabytes: while a round is run, no others are there than the last's."""
     arrays, most = [], []
 
@@ -186,9 +159,7 @@ def test_no_distribution_outlives_its_round(name):
             yield this_round
 
     target = Looking(TARGET, 0, Time())
-    decode(
-        begin("speculative", target, DRAFTS[name], ENCODER, IDS, 18, to_probs=T1), ENCODER, watch
-    )
+    decode(begin("speculative", target, draft, ENCODER, IDS, 18, to_probs=T1), ENCODER, watch)
     assert len(arrays) > 6 and max(most) <= 2
 
 

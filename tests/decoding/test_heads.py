@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from edits import edit_header, with_entry
-from heads import EAGLE, MEDUSA, head_config, head_tensors, toy_head
+from edits import edit_header
+from heads import MEDUSA, head_config, head_tensors, toy_head
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, assert_exact, at_eos
@@ -144,22 +144,6 @@ def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, dam
     damage(folder, folder / f"{kind}.safetensors")
     message = refusal(load_head, kind, folder, utils.load_model(folder, NUMPY))
     assert kind in message and word in message
-
-
-def with_notes(notes):
-    return lambda header: header | {"__metadata__": notes(header["__metadata__"])}
-
-
-@pytest.mark.parametrize("edit", [
-    *(with_notes(lambda notes, n=n: notes | {"n_head": n}) for n in ("x", "0", "-2", "4", None)),
-    with_notes(list),
-    with_entry("fc.bias", shape=[2, 3]),
-    with_entry("fc.bias", shape=[6, 1]),
-])  # fmt: skip
-def test_eagle_with_the_notes_or_the_shape_of_no_head(folder, edit):
-    path = folder / f"{EAGLE}.safetensors"
-    edit_header(path, edit)
-    assert str(path) in refusal(load_head, EAGLE, folder, utils.load_model(folder, NUMPY))
 
 
 @KINDS

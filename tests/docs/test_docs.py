@@ -99,11 +99,6 @@ def test_commands_and_flags_that_are_named_exist(name, flags):
     assert flags - {"help"} <= flags_of(command).keys()
 
 
-def test_the_code_of_the_readme_fits_a_narrow_window():
-    for block in re.findall(r"(?s)```.*?```", (ROOT / "README.md").read_text(encoding="utf-8")):
-        assert max(map(len, block.splitlines())) <= 90, block
-
-
 # ---------------------------------------------------------------- figures that can be computed
 
 P, Q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
