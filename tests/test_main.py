@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from command_line import END, PROMPT, ROOT, TIMES, embedded, text_of, timeless
+from command_line import END, PROMPT, ROOT, TIMES, text_of, timeless
 
 import main
 import sampling
@@ -183,7 +183,6 @@ def test_a_draft_whose_context_ends_before_the_text_is_noted(cli, n, note):
 # ---------------------------------------------------------------- the embedded pair
 
 
-@embedded
 @pytest.mark.parametrize(
     "draft, temperature, at_least", [("0.7M-17M", 0, 1.5), ("0.7M-17M", 1, 1.3), ("eagle", 0, 1.5)]
 )

@@ -4,7 +4,7 @@ import ast
 import re
 from graphlib import TopologicalSorter
 
-from command_line import ROOT, embedded, python
+from command_line import ROOT, python
 
 
 def floors():
@@ -75,7 +75,6 @@ print(*(getattr(module, "__file__", None) for module in sys.modules.values()), s
 """
 
 
-@embedded
 def test_a_plain_run_loads_little():
     done = python("-c", PLAIN)
     loaded = {name for name, path in MODULES.items() if str(path) in done.stdout.splitlines()}

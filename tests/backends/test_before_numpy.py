@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from command_line import embedded, python
+from command_line import python
 
 from backends import before_numpy
 
@@ -58,7 +58,7 @@ CORE = "SkylakeX" if before_numpy.has_unrecognised_avx512() else "None"
     ("import utils", {}, ["1", CORE]),
     ("import main", {}, ["1", CORE]),
     ("import exercises.notebook", {}, ["1", CORE]),
-    pytest.param("import docs.library", {}, ["1", CORE], marks=embedded),
+    ("import docs.library", {}, ["1", CORE]),
 ])  # fmt: skip
 def test_the_environment_is_set_before_numpy_and_never_over_the_user(first, variables, expected):
     code = f"import os; {first}; import backends.before_numpy"

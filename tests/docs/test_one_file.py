@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from command_line import ENVIRONMENT, ROOT, embedded
+from command_line import ENVIRONMENT, ROOT
 from toys import NUMPY
 
 from checkpoints.tokenizer import load_encoder
@@ -28,7 +28,6 @@ def test_it_is_short_and_imports_nothing_of_this_repository():
     assert names - sys.stdlib_module_names == {"numpy", "regex"}
 
 
-@embedded
 @pytest.mark.parametrize(
     "prompt, n_tokens", [("Once upon a time", 20), (ODD, 6)], ids=["plain", "odd"]
 )
@@ -66,7 +65,6 @@ def test_a_rejection_by_rounding_is_replaced_from_p():
 # ---------------------------------------------------------------- use from Python
 
 
-@embedded
 def test_the_example_writes_one_text_with_both_drafters():
     command = [sys.executable, "-m", "docs.library"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT)

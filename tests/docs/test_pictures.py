@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from command_line import ROOT, embedded
+from command_line import ROOT
 from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
@@ -35,7 +35,6 @@ def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     assert not re.search(r"@import|href|url\((?!#)", path.read_text())
 
 
-@embedded
 def test_the_areas_are_those_of_the_included_pair():
     models, encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, NUMPY)
     ids = encoder.encode("The queen looked into the mirror and")

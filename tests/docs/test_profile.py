@@ -1,9 +1,8 @@
 """python -m docs.profile: where a pass spends its time."""
 
-from command_line import embedded, python
+from command_line import python
 
 
-@embedded
 def test_the_parts_of_a_pass_and_its_verify_cost():
     lines = python("-m", "docs.profile", "0.7M-17M").stdout.splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from command_line import ROOT, embedded
+from command_line import ROOT
 
 import sampling
 from proof.enumerate import distribution
@@ -121,7 +121,6 @@ def test_the_list_names_each_once(program):
     assert [line.split()[0] for line in done.out.splitlines() if line[0] != " "] == [*MISTAKES]
 
 
-@embedded
 def test_a_mistake_is_shown_at_work(program):
     shown = program("mistakes", "resample-from-p").out
     assert "- return i, rng.sample(residual(p[i], q[i]))\n+ return i, rng.sample(p[i])\n" in shown
@@ -132,7 +131,6 @@ def test_a_mistake_is_shown_at_work(program):
     assert failing.code == 0 and "Wrong: it fails, ValueError" in failing.out
 
 
-@embedded
 def test_n_grams_make_only_what_is_not_made_in_a_draft_model(program):
     in_a_draft = [name for name, one in MISTAKES.items() if NeuralDrafter.propose in one.changes]
     assert "draft-noise-again" in in_a_draft

@@ -32,14 +32,6 @@ PROMPT = "hello there"  # 9 tokens
 UNREADABLE = set()  # paths that no Python code of this process may open
 TIMES = {"seconds", "prefill_seconds", "tokens_per_second", "speedup", "speedups"}
 
-embedded = pytest.mark.skipif(
-    not all(
-        (ROOT / "models" / size / "model.safetensors").is_file()
-        for size in ("17M", "0.7M-17M", "7M", "0.7M")
-    ),
-    reason="the embedded pair of models is not there",
-)
-
 
 def likely(tensors, tokens):
     """The tensors, with the logits of these tokens raised by about 12."""
