@@ -41,21 +41,17 @@ def zeros(*names):
     return {name: x * (name not in names) for name, x in random_tensors(TINY).items()}
 
 
-NONSENSE = {  # weights that can be read: what is said
-    "NaN": (number(np.nan), "holds NaN or infinity"),
-    "zeros": (zeros(*TINY.shapes()), "the logits of all tokens are equal"),
-    "no last norm": (zeros("ln_f.weight", "ln_f.bias"), "the logits of all tokens are equal"),
-    "half precision called bfloat16": (
-        {name: x.astype(np.float16).view(np.uint16) for name, x in random_tensors(TINY).items()},
-        "or not finite",
-    ),
-}
-
-
 @pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
-@pytest.mark.parametrize("kind", NONSENSE)
-def test_weights_that_cannot_be_right_are_refused(check, tmp_path, kind):
-    tensors, said = NONSENSE[kind]
+@pytest.mark.parametrize(
+    "tensors, said",
+    [
+        (number(np.nan), "holds NaN or infinity"),
+        (zeros(*TINY.shapes()), "the logits of all tokens are equal"),
+        (zeros("ln_f.weight", "ln_f.bias"), "the logits of all tokens are equal"),
+    ],
+    ids=["NaN", "zeros", "no last norm"],
+)
+def test_weights_that_cannot_be_right_are_refused(check, tmp_path, tensors, said):
     write_checkpoint(tmp_path / "model", TINY, tensors)
     done = check("model")
     assert done.code == 2 and said in done.err.splitlines()[-1]

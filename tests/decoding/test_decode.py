@@ -192,17 +192,6 @@ def test_a_speedup_is_the_median_of_the_turns():
     assert median_turn([turn([1], 1, s) for s in (3, 1, 2)])["seconds"] == 2
 
 
-def test_texts_that_should_be_equal_are_explained():
-    assert "difference" not in compared([1, 2], [1, 2])
-    sampled = compared([1, 2], [1, 0], T1)
-    assert sampled["identical"] is False and "difference" not in sampled
-    for how in ((SamplingParams(), None), (SamplingParams(1.3, 2), 3), (SamplingParams(), 3)):
-        different = compared([1, 2], [1, 0], *how)
-        assert different["identical"] is False and different["difference"]["position"] == 1
-        numbers = [different["difference"][name] for name in ("gap", "float_error")]
-        assert np.isfinite(numbers).all()  # also of removed tokens, with scores of minus infinity
-
-
 def test_a_difference_is_explained_by_what_the_text_was_chosen_by():
     """The gap is that of the logits, or of the scores under the noise of the position."""
     (logits,) = TABLE.read([0, 1], None)
