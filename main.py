@@ -50,7 +50,6 @@ def generate(
     target_model_size: str = "17M",
     draft_model_size: str = "0.7M-17M",
     models_dir: str = MODELS_DIR,
-    download: bool = False,
     K: int | Literal["auto"] = 4,
     verification: Literal["token", "block"] = "token",
     coupled: bool = False,
@@ -89,7 +88,6 @@ def generate(
         target_model_size: the model you want text from: a name in models_dir, or a folder
         draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
         models_dir: the folder that holds a folder for each model
-        download: fetch models that are missing
         K: how many tokens to draft per round; auto chooses for each round
         verification: the accept/reject rule: for each token, or for a round as a block
         coupled: draft and target share their noise, so that the two texts are the same
@@ -109,7 +107,7 @@ def generate(
 
     # load the models, and read the prompt
     draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
-    target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend, download)
+    target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend)
     text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
     ids = encode_prompt(text, encoder, target)
 
@@ -170,6 +168,7 @@ MOVED = {  # flags that generate had, and where their job is done now
     "report": "play --save NAME",
     "mistake": "mistakes NAME",
     "rule": "prove FILE",
+    "download": "download NAME",
     "version": "version",
 }
 

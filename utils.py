@@ -164,18 +164,16 @@ def load_model(folder: Path, backend: Backend) -> Model:
     return build_model(config, stored_weights(folder, config), backend)
 
 
-def load_models(
-    names: list[str], models_dir: str, backend: Backend, download: bool = False
-) -> tuple[list[Model], Any]:
+def load_models(names: list[str], models_dir: str, backend: Backend) -> tuple[list[Model], Any]:
     """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
     or an owner/name of Hugging Face.
 
-    download: whether to fetch what is missing. Raises ValueError before any weight is read, also if
-    vocabularies differ: token 17 must mean the same to all of them.
+    Raises ValueError before any weight is read, also if vocabularies differ: token 17 must mean the
+    same to all of them.
     """
     if isinstance(names, str):
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names!r}]")
-    folders = [find_folder(name, models_dir, download) for name in names]
+    folders = [find_folder(name, models_dir) for name in names]
     configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
     encoders = [load_encoder(folder) for folder in folders]
     for name, encoder in zip(names, encoders):

@@ -21,7 +21,7 @@ from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, loa
 from sampling import SamplingParams
 
 # flags that decide nothing of a line
-NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend", "download")
+NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend")
 
 
 def batch(
@@ -36,7 +36,6 @@ def batch(
     target_model_size: str = "17M",
     draft_model_size: str = "0.7M-17M",
     models_dir: str = MODELS_DIR,
-    download: bool = False,
     K: int | Literal["auto"] = 4,
     verification: Literal["token", "block"] = "token",
     coupled: bool = False,
@@ -74,7 +73,7 @@ def batch(
     groups = [jobs[i : i + batch_size] for i in range(n_done, len(jobs), batch_size)]
     # a folder that was not named stays here: each machine of a cluster has its own
     folder = "" if models_dir == MODELS_DIR else models_dir
-    work = partial(decode_jobs, folder, backend, download)
+    work = partial(decode_jobs, folder, backend)
     n_refused = 0
     with ExitStack() as stack:
         map_groups: Callable = map
@@ -122,9 +121,7 @@ def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
-def decode_jobs(
-    models_dir: str, backend: str, download: bool, jobs: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
     same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
     """
@@ -133,8 +130,8 @@ def decode_jobs(
     mode, draft_name = settings["mode"], settings["draft_model_size"]
     if mode == "autoregressive":
         draft_name = "ngram"  # which loads nothing
-    where = models_dir or MODELS_DIR, backend, download
-    target, draft, encoder = load_pair(settings["target_model_size"], draft_name, *where)
+    names = settings["target_model_size"], draft_name
+    target, draft, encoder = load_pair(*names, models_dir or MODELS_DIR, backend)
     lines: list[dict[str, Any]] = [{"settings": job} for job in jobs]
     for line in lines:
         try:

@@ -61,13 +61,10 @@ def load_drafts(
 
 @lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
 def load_pair(
-    target: str, draft: str, models_dir: str, backend: str = "numpy", download: bool = False
+    target: str, draft: str, models_dir: str, backend: str = "numpy"
 ) -> tuple[Model, Any, Encoder]:
-    """Load a target, one draft and their encoder, as load_drafts does. download: whether to fetch
-    what is missing
-    """
-    load = partial(load_models, download=download)
-    model, drafts, encoder = load_drafts(target, [draft], models_dir, backend, load)
+    """Load a target, one draft and their encoder, as load_drafts does."""
+    model, drafts, encoder = load_drafts(target, [draft], models_dir, backend)
     return model, drafts[draft], encoder
 
 

@@ -19,7 +19,7 @@ from sampling import SamplingParams
 
 # flags that decide nothing of a text; and the two that a run's command always names, because
 # generate has other defaults
-NOT_OF_A_TEXT = ("models_dir", "download", "backend", "save", "port", "no_browser")
+NOT_OF_A_TEXT = ("models_dir", "backend", "save", "port", "no_browser")
 ALWAYS_NAMED = ("prompt", "n_tokens_to_generate")
 
 
@@ -31,7 +31,6 @@ def play(
     target_model_size: str = "17M",
     draft_model_size: str = "0.7M-17M",
     models_dir: str = MODELS_DIR,
-    download: bool = False,
     K: int = 4,
     verification: Literal["token", "block"] = "token",
     coupled: bool = False,
@@ -63,7 +62,7 @@ def play(
     if save:
         require_new(save, ".html")
     to_probs = SamplingParams(temperature, top_k, top_p)
-    pair = load_pair(target_model_size, draft_model_size, models_dir, backend, download)
+    pair = load_pair(target_model_size, draft_model_size, models_dir, backend)
     begin(  # refuses at once what cannot be used
         "speculative", *pair, [0], n_tokens_to_generate, K=K, to_probs=to_probs, seed=seed,
         stop=stop, verification=verification, coupled=coupled,

@@ -66,7 +66,7 @@ def test_a_line_is_what_generate_prints_for_its_prompt(batch, as_json, out, flag
 
 def test_a_line_holds_the_flags_that_decide_a_text(batch, out):
     batch("--mode=autoregressive")
-    flags = main.generate.__kwdefaults__.keys() - {"models_dir", "download", "backend"}
+    flags = main.generate.__kwdefaults__.keys() - {"models_dir", "backend"}
     assert lines_of(out)[0]["settings"].keys() == flags - {"trace", "stream", "json"}
 
 
