@@ -164,13 +164,6 @@ def python(*words, environment=ENVIRONMENT):
     return subprocess.run([sys.executable, *words], cwd=ROOT, **options)
 
 
-def process(pair, *arguments, environment=(), command=(), **options):
-    """main.py in a process of its own: the finished process, its output as bytes."""
-    options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "timeout": 120} | options
-    command = [*COMMAND, *command, "--models_dir", str(pair), *arguments]
-    return subprocess.run(command, env=ENVIRONMENT | dict(environment), **options)
-
-
 def shell(line, pair, *arguments):
     """A line of bash in which "$0" "$@" is main.py with these arguments: the finished process."""
     command = ["bash", "-c", line, *COMMAND, *arguments, f"--models_dir={pair}"]
