@@ -147,17 +147,13 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
 
 @pytest.mark.parametrize("flags, shown", [
     ({"temperature": "0,x"}, "--temperature '0,x'"),
-    ({"temperature": "-1"}, "temperature -1"),
-    ({"K": "0"}, "--K '0'"),
     ({"K": "1...3"}, "--K '1...3'"),
     ({"K": "3..1"}, "--K '3..1'"),
-    ({"repeats": 0}, "--repeats 0"),
     ({"seed": -1}, "--seed -1"),
     ({"verification": "token,blocks"}, "--verification 'blocks'"),
     ({"synthetic_acceptance": 1.5}, "--synthetic_acceptance 1.5"),
     ({"batch_size": "7"}, "--batch_size 7: expected at most 6"),
     ({"draft_model_size": "eagle", "weights": "random"}, "eagle"),
-    ({"draft_model_size": "other words"}, "other words"),
     ({"n_tokens_to_generate": 60}, "--n_tokens_to_generate"),
     ({"out": "rows.json"}, ".jsonl"),
     ({"plot": "missing/p.svg"}, "missing"),

@@ -67,11 +67,9 @@ def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
     [
         ("/temperature 1, /seed 5", "--temperature=1 --seed=5"),
         ("/n_tokens_to_generate 5, /K 1", "--n_tokens_to_generate=5 --K=1"),
-        ("/verification block, /temperature 1", "--verification=block --temperature=1"),
         ("/coupled, /temperature 1", "--coupled --temperature=1"),
         ("/coupled, /temperature 1, /coupled", "--temperature=1"),
         ("/stop e", "--stop=e"),
-        ("/stop e, /stop", ""),
         ("/draft_model_size ngram", "--draft_model_size=ngram"),
         ("/target_model_size bytes, /K  2 ", "--target_model_size=bytes --K=2"),
     ],
@@ -99,7 +97,6 @@ def test_both_decoders_and_a_trace(chat, text):
     "lines, said",
     [
         (["/K x"], "--K 'x': expected a whole number or auto"),
-        (["/K"], "--K '': expected a whole number or auto"),
         (["/trace maybe"], "--trace 'maybe': expected no value"),
         (["/temp 1"], "unknown setting '/temp': expected /temperature"),
         (["/foo"], "unknown setting '/foo': expected one that --help lists"),

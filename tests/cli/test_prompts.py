@@ -40,7 +40,6 @@ def test_forms(tmp_path, name):
     ("a.jsonl", lines({"words": "one"}), "prompt or text or question"),
     ("a.jsonl", lines({"text": None}), "prompt 1"),
     ("a.jsonl", lines({"text": ["one"]}), "prompt 1"),
-    ("a.jsonl", lines({"text": "one"}) + "two\n", "prompt 2"),
     ("a.jsonl", lines({"settings": 3}), "prompt 1"),
     ("a.jsonl", '{"text": ' + "[" * 100000, "prompt 1"),
     ("a.txt", "\n \n", "expected prompts"),
