@@ -91,23 +91,25 @@ Read = Callable[[str], Any]  # name of a parameter -> its array
 
 def build_model(config: Config, read: Read, backend: Backend) -> Model:
     """Build the Model. `read` is called once for each name in config.shapes()."""
+    shapes = config.shapes()
+    del shapes["wte.weight"]  # the largest: its copy is gone before the others are read
+    wte = backend.asarray(read("wte.weight"))
+    head = backend.lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
+    if hasattr(head, "T"):  # gpu.Half has no T to look up rows in
+        wte = head.T  # one array in two roles
     parameters = {}
-    for name, shape in config.shapes().items():
-        # the matrices of the blocks are laid out for products, and so is the head, below
+    for name, shape in shapes.items():
         is_matrix = name.startswith("h.") and len(shape) == 2
         store = backend.lay_out if is_matrix else backend.asarray
         # a vector as one row: NumPy adds arrays of one shape twice as fast as others
         parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)
-    wte = tree["wte"]["weight"]
     blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
     if config.exact_gelu:
         for block in blocks:
             block["mlp"]["activation"] = exact_gelu
-    head = backend.lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
     params = {
-        # one copy in two roles, unless the head has no T to look up rows in: gpu.Half has none
-        "wte": head.T if hasattr(head, "T") else wte,
+        "wte": wte,
         "wpe": tree["wpe"]["weight"],
         "blocks": blocks,
         "ln_f": tree["ln_f"],

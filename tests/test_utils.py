@@ -18,8 +18,10 @@ from gpt2 import Config
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc on this system")
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path, dtype):
-    """1.25 times: one tensor at a time is there twice, and its pages in the file count."""
-    config = Config(6000, 64, 512, 8, 6)
+    """1.2 times: one tensor at a time is there twice, and its pages in the file count. The embedding
+    is a third of the model, as that of 124M.
+    """
+    config = Config(16000, 64, 512, 8, 6)
     tensors = {name: np.full(shape, 0.1, dtype) for name, shape in config.shapes().items()}
     write_checkpoint(tmp_path / "m", config, tensors)
     script = f"""
@@ -37,7 +39,7 @@ print((status("VmHWM") - before) / (4 * n_weights))
 """
     # of this process
     own = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
-    assert 0.9 < float(python("-c", script, environment=own).stdout) < 1.25
+    assert 0.9 < float(python("-c", script, environment=own).stdout) < 1.2
 
 
 @pytest.mark.parametrize("sizes, n_bytes, fits", [
