@@ -1,8 +1,11 @@
-"""What all of checkpoints/ uses: small files of a folder, and checksums of large ones."""
+"""What all of checkpoints/ uses: small files of a folder, checksums of large ones, and errors that
+name their file.
+"""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LFS = b"version https://git-lfs.github.com/spec/v1"
@@ -11,14 +14,18 @@ OTHERS = {  # {pattern: what it is}, of files that cannot be read here, to name 
     "ggml-model*": "ggml's format",
     "adapter_*": "a LoRA adapter: merge it into its model",
     "ckpt.pt": "nanoGPT's checkpoint",
+    "*_ft.pkl": "DialoGPT's weights: name it pytorch_model.bin",
     "tf_model.h5": "Keras weights",
     "flax_model.msgpack": "Flax weights",
     "*.onnx": "ONNX",
     "onnx": "a folder of ONNX files",
+    "openvino_model.*": "OpenVINO's format",
     "*.npz": "NumPy arrays",
     "*.fp16.*": "a variant: rename it",
     "vocab.txt": "BERT's WordPiece vocabulary",
     "*.model": "a SentencePiece vocabulary",
+    "*?tokenizer.json": "a tokenizer: name it tokenizer.json",
+    "*-vocab.json": "a vocabulary: name it vocab.json",
     "checkpoint-*": "a step of a training: give this folder",
 }
 
@@ -48,17 +55,31 @@ def first_of(folder: Path, *names: str) -> Path:
     raise ValueError(f"{folder}: has no {' or '.join(names)}; {hint}")
 
 
+@contextmanager
+def blame(path: Path, advice: str = "fetch it again") -> Iterator[None]:
+    """Raise whatever the content of a file provokes as a ValueError of one line: the file's name,
+    what is wrong, and advice. An OSError that names a file passes as it is.
+    """
+    try:
+        yield
+    except Exception as error:  # a damaged or hostile file can provoke any
+        if isinstance(error, OSError) and error.filename:
+            raise
+        reason = str(error).partition("\n")[0][:200]
+        if type(error) is ValueError:
+            raise ValueError(f"{path}: {reason}; {advice}") from None
+        kind = type(error).__name__
+        raise ValueError(f"{path}: is damaged ({kind}: {reason}); fetch it again") from None
+
+
 def read_json(path: Path, optional: bool = False) -> dict:
     """Read the JSON object in a file; {} if the file is optional and not there. Raises ValueError
     if it holds anything else.
     """
     if optional and not path.is_file():
         return {}
-    try:
+    with blame(path):
         value = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path}: cannot be read as JSON ({reason}); fetch it again") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path}: expected a JSON object")
-    return value
+        if not isinstance(value, dict):
+            raise ValueError("is no JSON object")
+        return value

@@ -65,7 +65,7 @@ def weights_files(folder: Path) -> list[Path]:
     note = folder / "checkpoint"  # of TensorFlow, which names the newest
     text = note.read_text(errors="replace") if note.is_file() else ""
     indexes = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
-    indexes = indexes or [path.stem for path in folder.glob("*.index")] or ["model.ckpt"]
+    indexes = indexes or [path.stem for path in folder.glob("[!.]*.index")] or ["model.ckpt"]
     path = first_of(folder, *WEIGHTS, *(f"{name}.index" for name in indexes))
     if path.suffix == ".index":
         from checkpoints.formats import tf_checkpoint  # here: few folders have one
@@ -145,7 +145,8 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     if len(table) < len(stored):
         raise ValueError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
     table = {name: tensor for name, tensor in table.items() if not re.fullmatch(UNUSED, name)}
-    head = table.pop("lm_head.weight", None)
+    # the second name is of programs before transformers
+    head = table.pop("lm_head.weight", None) or table.pop("lm_head.decoder.weight", None)
     if head:  # some files have the one matrix under this name only
         table.setdefault("wte.weight", head)
     for name, shape in shapes.items():

@@ -9,12 +9,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from checkpoints.files import read_json
+from checkpoints.files import blame, read_json
 from checkpoints.folder import tokenizer_files
 from encoder import Encoder
 from gpt2 import Config
 
 MAX_PADDING = 1024  # rows of an embedding that are of no token; more are of another model
+OTHER = "prompts would have other tokens than GPT-2's"
+# the classes of transformers that do what these files say
+CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+ADDED = {  # {file: function (its JSON) -> the tokens it adds, each {"content", "id", flags}}
+    "tokenizer_config.json": lambda values: [
+        token | {"id": int(i)} for i, token in values.get("added_tokens_decoder", {}).items()
+    ],
+    "added_tokens.json": lambda values: [{"content": t, "id": i} for t, i in values.items()],
+    "tokenizer.json": lambda values: values.get("added_tokens") or [],
+}
 
 Merges = list[tuple[str, ...]]
 
@@ -23,62 +33,35 @@ def load_encoder(folder: Path) -> Encoder:
     """Read the tokenizer of a folder. A text ends at the eos_token_id of generation_config.json,
     else at that of config.json, else at <|endoftext|>.
     """
-    try:
-        vocabulary, merges, added = read_tokenizer(folder)
+    vocabulary, merges, added = read_tokenizer(folder)
+    with blame(folder, "expected files of one tokenizer"):
+        if len(vocabulary) - len(merges) > 256 + MAX_PADDING:
+            raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
         return Encoder(vocabulary, merges, end_ids(folder, len(vocabulary) + len(added)), added)
-    except (KeyError, TypeError, AttributeError) as error:
-        reason = f"its tokenizer is damaged ({error!r})"
-    except ValueError as error:
-        if str(error).startswith(str(folder)):
-            raise
-        reason = str(error)
-    raise ValueError(f"{tokenizer_files(folder)[-1]}: {reason}; expected files of one tokenizer")
 
 
 def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]]:
-    """Read (vocabulary, merges, added tokens) of a folder, as an Encoder takes them. Added tokens
-    without a row in the model are left out with a warning.
-    """
+    """Read (vocabulary, merges, added tokens) of a folder, as an Encoder takes them."""
+    for name in ("config.json", "tokenizer_config.json"):
+        settings = read_json(folder / name, optional=True)
+        with blame(folder / name, OTHER):
+            require_unset(settings, ("add_prefix_space", "add_bos_token", "add_eos_token"))
+            if settings.get("tokenizer_class") not in (None, *CLASSES):
+                raise ValueError(f"tokenizer_class is {settings['tokenizer_class']!r}")
     path, *others = tokenizer_files(folder)
-    vocabulary, tokens = read_json(path), read_added_tokens(folder)
+    vocabulary = read_json(path)
     if others:
         merges = read_merges(others[0])
     else:
-        require_plain(path, vocabulary)
-        tokens += vocabulary.get("added_tokens") or []
-        pairs = vocabulary["model"]["merges"]
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
-        vocabulary = vocabulary["model"]["vocab"]
-    if len(vocabulary) - len(merges) > 256 + MAX_PADDING:
-        raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
-    added = {}
-    n_rows = read_json(folder / "config.json", optional=True).get("vocab_size") or math.inf
-    for token in tokens:
-        text = token["content"]
-        if not text or text in vocabulary:
-            continue
-        require_unset(path, token, ("lstrip", "rstrip", "single_word"))
-        if token["id"] < n_rows:
-            added[text] = token["id"]
-        else:
-            warnings.warn(f"{folder}: its model has no row for the token {text!r}, left out")
-    return vocabulary, merges, added
+        with blame(path, OTHER):
+            require_plain(vocabulary)
+            pairs = vocabulary["model"]["merges"]
+            merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
+            vocabulary = vocabulary["model"]["vocab"]
+    return vocabulary, merges, read_added_tokens(folder, vocabulary)
 
 
-def read_added_tokens(folder: Path) -> list[dict]:
-    """The tokens that a folder adds beside its vocabulary: [{"content", "id", flags}]. Raises
-    ValueError for a setting that would change every prompt.
-    """
-    path = folder / "tokenizer_config.json"
-    settings = read_json(path, optional=True)
-    names = ("add_prefix_space", "add_bos_token", "add_eos_token", "do_lower_case")
-    require_unset(path, settings, names)
-    tokens = [t | {"id": int(i)} for i, t in settings.get("added_tokens_decoder", {}).items()]
-    texts = read_json(folder / "added_tokens.json", optional=True)
-    return tokens + [{"content": text, "id": i} for text, i in texts.items()]
-
-
-def require_plain(path: Path, values: dict):
+def require_plain(values: dict):
     """Raise ValueError unless a tokenizer.json is byte-level BPE, cuts words as GPT-2 does, and
     changes nothing else.
     """
@@ -92,20 +75,42 @@ def require_plain(path: Path, values: dict):
         or "SpecialToken" not in str(after.get("single", "SpecialToken")),
     }
     if wrong := [name for name, is_plain in plain.items() if not is_plain]:
-        raise ValueError(f"{path}: its {wrong[0]} makes other tokens of a text than GPT-2's")
-    require_unset(path, before, ("add_prefix_space",))
+        raise ValueError(f"its {wrong[0]} is not GPT-2's")
+    require_unset(before, ("add_prefix_space",))
     names = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
-    require_unset(path, model, names)
+    require_unset(model, names)
 
 
-def require_unset(path: Path, values: dict, names: Iterable[str]):
-    """Raise ValueError if one of these settings is on, with which a prompt has other tokens."""
+def require_unset(values: dict, names: Iterable[str]):
+    """Raise ValueError if one of these settings is on."""
     for name in names:
         if values.get(name):
-            raise ValueError(
-                f"{path}: {name} is {values[name]!r}, which makes other tokens of a prompt than "
-                "GPT-2's; set it to false to do without"
-            )
+            raise ValueError(f"{name} is {values[name]!r}, not false")
+
+
+def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
+    """The tokens {text: id} that a folder adds to its vocabulary. Those without a row in the model
+    are left out with a warning.
+    """
+    n_rows = read_json(folder / "config.json", optional=True).get("vocab_size") or math.inf
+    added = {}
+    for name, tokens_of in ADDED.items():
+        values = read_json(folder / name, optional=True)
+        with blame(folder / name, OTHER):
+            for token in tokens_of(values):
+                text, i = token["content"], token["id"]
+                if not text or text in vocabulary:
+                    continue
+                require_unset(token, ("lstrip", "rstrip", "single_word"))
+                if type(text) is not str or type(i) is not int or i < 0:
+                    raise ValueError(f"the token {text!r} has the id {i!r}")
+                if i < n_rows:
+                    added[text] = i
+                else:
+                    warnings.warn(
+                        f"{folder}: its model has no row for the token {text!r}, left out"
+                    )
+    return added
 
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
@@ -120,11 +125,12 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 def read_merges(path: Path) -> Merges:
     """Read a merges file: a line for each merge, of two tokens with a space between."""
-    lines = path.read_text(encoding="utf-8-sig").split("\n")
-    merges = [tuple(line.split(" ")) for line in lines if line and not line.startswith("#version")]
-    if wrong := [pair for pair in merges if len(pair) != 2 or "" in pair]:
-        raise ValueError(f"{' '.join(wrong[0])!r} is no merge of two tokens")
-    return merges
+    with blame(path):
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+        merges = [tuple(x.split(" ")) for x in lines if x and not x.startswith("#version")]
+        if wrong := [pair for pair in merges if len(pair) != 2 or "" in pair]:
+            raise ValueError(f"{' '.join(wrong[0])!r} is no merge of two tokens")
+        return merges
 
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:

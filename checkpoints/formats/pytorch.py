@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from checkpoints.files import blame
 from checkpoints.formats.tensor import DTYPES, Tensor
 
 MAX_PICKLE = 1 << 24  # bytes; that of 1558M has 70,000
@@ -89,19 +90,15 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """Read what a pytorch_model.bin names: its tensors by name. Raises ValueError for any other
     file, and for a pickle that does more than to name tensors.
     """
-    with path.open("rb") as file:
-        try:
-            is_zip = file.read(4) == b"PK\3\4"
-            file.seek(0)
-            views, places = read_zip(file) if is_zip else read_old(file)
-            n_bytes = file.seek(0, io.SEEK_END)
-            return {name: locate(path, name, view, places, n_bytes) for name, view in views.items()}
-        except Exception as error:  # a hostile file can provoke any
-            reason = str(error).partition("\n")[0][:200] or type(error).__name__
-            raise ValueError(
-                f"{path}: is not a file of weights that can be trusted ({reason}); "
-                "expected what torch.save(model.state_dict()) writes"
-            ) from None
+    with (
+        blame(path, "expected what torch.save(model.state_dict()) writes"),
+        path.open("rb") as file,
+    ):
+        is_zip = file.read(4) == b"PK\3\4"
+        file.seek(0)
+        views, places = read_zip(file) if is_zip else read_old(file)
+        n_bytes = file.seek(0, io.SEEK_END)
+        return {name: locate(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:

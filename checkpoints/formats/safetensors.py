@@ -5,6 +5,7 @@ that does not match the format raises ValueError.
 import json
 from pathlib import Path
 
+from checkpoints.files import blame
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
 NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -16,15 +17,13 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """Read the header of a .safetensors file: its tensors by name."""
     header, _, begin = read_header(path)
     table = {}
-    try:
+    with blame(path):
         for name, entry in header.items():
             first, end = entry["data_offsets"]  # counted from `begin`
-            dtype = NAMES[entry["dtype"]]
+            dtype = NAMES.get(entry["dtype"], f"safetensors' {entry['dtype']}")
             table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
             if table[name].size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {table[name].size}")
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path}: cannot be read ({error}); fetch it again") from None
     require_contiguous(path, table.values(), begin)
     return table
 
@@ -33,13 +32,10 @@ def read_header(path: Path) -> tuple[dict[str, dict], dict[str, str], int]:
     """Read the header of a .safetensors file: (entries, metadata, begin). entries are {name:
     {"dtype", "shape", "data_offsets"}}; the tensors begin at the byte `begin` of the file.
     """
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(length, HEADER_LIMIT)))
-        metadata = header.pop("__metadata__", {})
+    with blame(path), path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(min(length, HEADER_LIMIT)))
+        metadata = header.pop("__metadata__", None) or {}
         if not all(type(text) is str for text in metadata.values()):
-            raise TypeError("metadata that is no text")
+            raise ValueError("has metadata that is no text")
         return header, metadata, 8 + length
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        raise ValueError(f"{path}: is truncated or no safetensors file; fetch it again") from None

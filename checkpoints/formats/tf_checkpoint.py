@@ -23,6 +23,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from checkpoints.files import blame
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
 MAGIC = 0xDB4775248B80FB57
@@ -103,7 +104,7 @@ def parse_entries(raw: bytes) -> dict[bytes, bytes]:
     """Parse the bytes of a table: {key: value}, all bytes. Raises ValueError if it is damaged."""
     footer = BytesIO(raw[-FOOTER:])
     if int.from_bytes(raw[-8:], "little") != MAGIC:
-        raise ValueError("no table, or a truncated one")
+        raise ValueError("is no index of TensorFlow, or a truncated one")
     read_handle(footer)  # of the metadata
     index_offset, index_size = read_handle(footer)
     entries: dict[bytes, bytes] = {}
@@ -157,17 +158,12 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """Read the .index file of a checkpoint: its tensors, by their names in Config.shapes(). Raises
     ValueError if it is damaged, or does not match the data beside it.
     """
-    try:
-        with path.open("rb") as file:
-            entries = parse_entries(file.read(INDEX_LIMIT))
+    with blame(path), path.open("rb") as file:
+        entries = parse_entries(file.read(INDEX_LIMIT))
         del entries[b""]  # the BundleHeaderProto
         tensors = [
             parse_entry(name.decode(), entry, data_of(path)) for name, entry in entries.items()
         ]
         table = {common_name(tensor.name): tensor for tensor in tensors}
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise ValueError(
-            f"{path}: is no TensorFlow index, or a damaged one ({error}); fetch it again"
-        ) from None
     require_contiguous(data_of(path), table.values())
     return table

