@@ -113,6 +113,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 4, two tokens", random_model(15, 2), random_model(16, 2), 4),
     rule_case("K = 5, no zeros", random_model(15, 2), random_model(16, 2), 5),
     rule_case("K = 5", random_model(5, 2), at_times_certain, 5),
+    rule_case("K = 5, three tokens", random_model(7, 3, 1), random_model(8), 5),
 ]
 
 LOOP_CASES = [
@@ -159,24 +160,22 @@ def round_law(target: Model, draft_model: Model, text: Text, k: int, block: bool
     return grow((), 1.0, 1.0)
 
 
-def drafts_kept(case: Case, block: bool) -> float:
-    """How many drafted tokens of a text the token rule, or block verification, keeps on average.
+def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:
+    """How many drafted tokens the token rule, or block verification, keeps on average of what
+    follows a text of so many rounds.
 
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
     tokens, uses no others, and adds one token (Sun et al. 2024).
     """
-    kept, unfinished = 0.0, [((), 1.0, 1)]
-    while unfinished:
-        text, mass, n_rounds = unfinished.pop()
-        k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)
-        for tokens, probability in round_law(case.target, case.draft_model, text, k, block):
-            if case.end in tokens:
-                tokens = tokens[: tokens.index(case.end) + 1]
-            longer = text + tokens
-            kept += mass * probability * (len(tokens) - 1)
-            done = n_rounds == case.rounds or len(longer) >= case.n_tokens or case.end in tokens
-            if not done:
-                unfinished.append((longer, mass * probability, n_rounds + 1))
+    if n_rounds == case.rounds or len(text) >= case.n_tokens or case.end in text:
+        return 0.0
+    k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)
+    kept = 0.0
+    for tokens, probability in round_law(case.target, case.draft_model, text, k, block):
+        if case.end in tokens:
+            tokens = tokens[: tokens.index(case.end) + 1]
+        later = drafts_kept(case, block, text + tokens, n_rounds + 1)
+        kept += probability * (len(tokens) - 1 + later)
     return kept
 
 

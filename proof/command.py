@@ -132,8 +132,7 @@ def describe(result: dict[str, Any]) -> str:
     lines = [
         f"{name}: WRONG. Total variation distance {case['distance']:.4f} from the target's "
         f"distribution (p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}).",
-        f'  Text "{" ".join(map(str, first_wrong["text"]))}": yours {first_wrong["yours"]:.4f}, '
-        f"right {first_wrong['right']:.4f}. It happens so: {', '.join(first_wrong['draws'])}.",
+        f"  {describe_wrong(first_wrong)}",
         describe_kept(case),
         f"  Wrong in {len(wrong)} of {len(cases)} cases"
         + (f"; right where: {'; '.join(right)}." if right else "."),
@@ -145,6 +144,13 @@ def describe(result: dict[str, Any]) -> str:
             f"{first_wrong['z_yours']:.1f} from the enumeration."
         )
     return "\n".join(lines)
+
+
+def describe_wrong(first_wrong: dict[str, Any]) -> str:
+    """The text that comes too often, and how it comes about."""
+    text, draws = " ".join(map(str, first_wrong["text"])), ", ".join(first_wrong["draws"])
+    probabilities = f"yours {first_wrong['yours']:.4f}, right {first_wrong['right']:.4f}"
+    return f'Text "{text}": {probabilities}. It happens so: {draws}.'
 
 
 def describe_kept(case: dict[str, Any], where: str = "") -> str:

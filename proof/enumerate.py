@@ -91,6 +91,10 @@ class Branch:
             self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
         return self.choose(row, "sampled")
 
+    def random(self) -> Any:
+        """A uniform number in [0, 1), symbolic where noise.py is in NumPy's place."""
+        return np.random.random()
+
     def accept(self, ratio: float) -> bool:
         """Toss a biased coin, as sampling.Rng.accept does."""
         row = to_row(np.reshape(ratio, -1))

@@ -38,16 +38,23 @@ def followed() -> Iterator[None]:
             setattr(owner, name, value)
 
 
-def renew_generators() -> None:
-    """Bring the global generators into another state, without a seed."""
-    random._inst.random()  # type: ignore[attr-defined]
+@contextmanager
+def untouched() -> Iterator[None]:
+    """Context manager: raise Undecidable if the program has used or seeded a global generator: what
+    is followed leaves it as it is.
+    """
+    random._inst.random()  # type: ignore[attr-defined]  # no seed leads to the state after this
     np.random.mtrand._rand.random_sample()  # type: ignore[attr-defined]
     if torch := sys.modules.get("torch"):
         torch.default_generator.seed()
+    before = generator_states()
+    yield
+    if generator_states() != before:
+        raise Undecidable("it seeds or uses a random number generator that is not followed")
 
 
 def generator_states() -> list[Any]:
-    """The states of the global generators: symbolic numbers leave them as they are."""
+    """The states of the global generators."""
     numpys = np.random.mtrand._rand.get_state()  # type: ignore[attr-defined]
     pythons = random._inst.getstate()  # type: ignore[attr-defined]
     states = [pythons, *(np.asarray(part).tobytes() for part in numpys)]

@@ -19,9 +19,9 @@ import gpt2
 import sampling
 from checkpoints.registry import MODELS_DIR
 from cli.command import unknown
-from decoding.decode import begin, decode, load_pair, make_drafter
+from decoding.decode import begin, decode, load_pair
 from decoding.text_difference import first_difference
-from encoder import Encoder
+from proof.command import describe_wrong
 from proof.prove import examine
 from sampling import NeuralDrafter, SamplingParams
 from utils import get_backend, random_model
@@ -42,7 +42,6 @@ ERRORS = (ArithmeticError, LookupError, TypeError, ValueError)  # that a mistake
 class Mistake:
     """A change of the right code, what is known of it, and where it shows.
 
-    part: of the code; verification: of the loop that makes it
     seen_in: an issue or pull request as owner/name#number, a file as owner/name/blob/commit/path
     changes: {function: {right source: wrong source}}
     caught_by: the test that fails with it, as path::name
@@ -51,14 +50,15 @@ class Mistake:
     n_tokens, K, n_free, draft_seed: of the texts that `measure` enumerates; n_free is the room
         behind the prompt. If there is a `stop`, a token ends them
     grammar: whether the target stands behind a Grammar
+    helpers: functions that only the wrong code calls
     """
 
-    part: Literal["rule", "filters", "cache", "loop", "block"]
     what: str
     seen_in: str
     changes: dict[Callable, dict[str, str]]
     caught_by: str = ENUMERATED
     cost: str = ""
+    verification: Literal["token", "block"] = "token"
     to_probs: SamplingParams = SamplingParams(1.0)
     prompt: str = "Once upon a time"
     stop: str = ""
@@ -67,11 +67,7 @@ class Mistake:
     n_free: int = 4
     draft_seed: int = 2
     grammar: bool = False
-    helpers: dict[str, Callable] = field(default_factory=dict)  # that only the wrong code calls
-
-    @property
-    def verification(self) -> Literal["token", "block"]:
-        return "block" if self.part == "block" else "token"
+    helpers: dict[str, Callable] = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- what some of them need
@@ -96,28 +92,13 @@ class Grammar:
 
 def sample_and_keep(rng: Any, p: np.ndarray) -> int:
     """Sample a token, and keep the random number that chose it."""
-    number = getattr(rng, "random", np.random.random)()  # what enumerates has no `random`
-    vars(rng).setdefault("kept", []).append(number)
-    return token_at(number, p)
+    vars(rng).setdefault("kept", []).append(rng.random())
+    return sample_again(rng, 1, p)
 
 
 def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:
     """Sample a token with the number that was kept n_back calls ago: 1 is the last."""
-    return token_at(rng.kept[-n_back], p)
-
-
-def toss_again(rng: Any, ratio: float) -> bool:
-    """Toss a biased coin with the random number of the first coin: after the same seed it comes
-    again.
-    """
-    if not hasattr(rng, "first"):
-        rng.first = getattr(rng, "random", np.random.random)()
-    return rng.first < ratio
-
-
-def token_at(number: Any, p: np.ndarray) -> int:
-    """The token whose part of [0, 1), as long as its probability, holds the number."""
-    return int(sum(p.cumsum()[:-1] <= number))
+    return int(sum(p.cumsum()[:-1] <= rng.kept[-n_back]))
 
 
 # ---------------------------------------------------------------- the mistakes
@@ -137,18 +118,16 @@ LAST_ROWS = {
     }
 }
 SAMPLE_DRAFT, REPLACE = "self.rng.sample(q[-1])", "rng.sample(residual(p[i], q[i]))"
-ACCEPT = "rng.accept(p[i, token] / q[i, token])"
+ACCEPT, RATIO = "rng.accept(p[i, token] / q[i, token])", "p[i, token] / q[i, token]"
 BONUS = "len(draft), rng.sample(p[len(draft)])"
 
 MISTAKES = {
     "resample-from-p": Mistake(
-        part="rule",
         what="a rejected token is replaced by a sample from p instead of from norm(max(0, p - q))",
         seen_in=f"{ROMSTO}/b08d133d67/ngram_assisted/ngram_assisted.py",
         changes={verify: {REPLACE: "rng.sample(p[i])"}},
     ),
     "draft-noise-again": Mistake(
-        part="rule",
         what="a rejected token is replaced with the same random number that drafted it",
         seen_in="vllm-project/vllm#54282",
         changes={
@@ -159,14 +138,12 @@ MISTAKES = {
         helpers={"sample_and_keep": sample_and_keep, "sample_again": sample_again},
     ),
     "greedy-draft": Mistake(
-        part="rule",
         what="the draft model proposes its likeliest token, and hands over its softmax as q, "
         "from which nothing was drawn",
         seen_in="huggingface/transformers#32867",
         changes={propose: {SAMPLE_DRAFT: "int(q[-1].argmax())"}},
     ),
     "greedy-ratio": Mistake(
-        part="rule",
         what="temperature 0 takes the likeliest token, but accepts it "
         "by the ratio of softmax probabilities",
         seen_in="jaymody/speculative-sampling#3, "
@@ -184,20 +161,17 @@ MISTAKES = {
         to_probs=SamplingParams(0.0),
     ),
     "u-is-0": Mistake(
-        part="rule",
         what="the random number of every coin is 0, because the device has no generator for it: "
         "every draft token that is possible is accepted",
         seen_in="vllm-project/vllm-ascend#13730",
-        changes={verify: {ACCEPT: f"0.0 < {ACCEPT[11:-1]}"}},
+        changes={verify: {ACCEPT: f"0.0 < {RATIO}"}},
     ),
     "first-draft-unverified": Mistake(
-        part="rule",
         what="verification begins with the second draft token",
         seen_in="ohdearquant/lattice#243",
         changes={verify: {"if not rng": "if i > 0 and not rng"}},
     ),
     "missing-bonus": Mistake(
-        part="rule",
         what="after a full accept the target's last row is thrown away",
         seen_in="ohdearquant/lattice#509",
         caught_by=PERFECT,
@@ -207,21 +181,17 @@ MISTAKES = {
         cost="a full accept gives K tokens instead of K + 1",
     ),
     "bonus-from-wrong-row": Mistake(
-        part="rule",
         what="after a full accept the bonus token comes from the row of the last draft token",
         seen_in="no public code; easy to make",
         changes={verify: {"rng.sample(p[len(draft)])": "rng.sample(p[len(draft) - 1])"}},
     ),
     "reseed": Mistake(
-        part="rule",
         what="the generator is seeded again before every coin: each is the same",
         seen_in=f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
         caught_by="tests/test_sampling.py::test_verify_draws_every_coin_anew",
-        changes={verify: {"rng.accept(p[i, token]": "toss_again(rng, p[i, token]"}},
-        helpers={"toss_again": toss_again},
+        changes={verify: {ACCEPT: f"vars(rng).setdefault('coin', rng.random()) < {RATIO}"}},
     ),
     "residual-nan": Mistake(
-        part="rule",
         what="the residual is divided by its sum, also where p <= q "
         "everywhere by rounding and the sum is 0",
         seen_in=f"jaymody/speculative-sampling#5, {FEIFEIBEAR}/ec08458ac0/sampling/utils.py",
@@ -230,14 +200,12 @@ MISTAKES = {
         cost="a crash where a coin meets a rounding error: too rare in float64 to be seen here",
     ),
     "filter-on-draft-only": Mistake(
-        part="filters",
         what="temperature, top-k and top-p reach the draft model, and never the target",
         seen_in="vllm-project/vllm#9834, vllm-project/vllm#10198",
         changes={loop: {"p = to_probs(target": "p = SamplingParams(1.0)(target"}},
         to_probs=SamplingParams(0.7),
     ),
     "filter-on-target-only": Mistake(
-        part="filters",
         what="temperature, top-k and top-p reach the target, and never the draft model",
         seen_in=f"{LMFLOW} (the temperature)",
         caught_by=PERFECT,
@@ -246,7 +214,6 @@ MISTAKES = {
         cost="the draft model proposes what the target has ruled out",
     ),
     "ratio-of-raw-q": Mistake(
-        part="filters",
         what="the draft model draws from its filtered distribution, and the "
         "ratio is taken with the unfiltered one",
         seen_in="huggingface/transformers#47932",
@@ -262,7 +229,6 @@ MISTAKES = {
         to_probs=SamplingParams(0.7),
     ),
     "top-p-argsort": Mistake(
-        part="filters",
         what="top-p zeroes the positions that an argsort of the already sorted "
         "probabilities names: those of other tokens",
         seen_in=f"{LMFLOW} (which never passes a top_p to it)",
@@ -275,7 +241,6 @@ MISTAKES = {
         to_probs=SamplingParams(1.0, top_p=0.8),
     ),
     "divide-by-temperature-0": Mistake(
-        part="filters",
         what="temperature 0 gets no special case: logits / 0",
         seen_in="vllm-project/vllm#27077",
         caught_by="tests/test_sampling.py::test_filter_on_four_tokens_by_hand",
@@ -283,7 +248,6 @@ MISTAKES = {
         to_probs=SamplingParams(0.0),
     ),
     "grammar-begins-next-round": Mistake(
-        part="filters",
         what="whether a grammar applies is decided once a round, before the draft: if the token "
         "that switches it on is drafted and accepted, what follows in the round is not checked",
         seen_in="vllm-project/vllm#44297, vllm-project/vllm#44993, vllm-project/vllm#48228 (where "
@@ -294,7 +258,6 @@ MISTAKES = {
         grammar=True,
     ),
     "stale-cache": Mistake(
-        part="cache",
         what="the keys and values of rejected tokens stay in the cache, "
         "and what follows is appended after them",
         seen_in="ml-explore/mlx-lm#1109 (in a recurrent state)",
@@ -303,7 +266,6 @@ MISTAKES = {
         n_free=20,  # for all tokens that are never forgotten
     ),
     "rollback-off-by-one": Mistake(
-        part="cache",
         what="rolling back forgets one position too few: one rejected token stays in the cache",
         seen_in="ml-explore/mlx-examples#149 (before merging)",
         caught_by=CACHES,
@@ -312,7 +274,6 @@ MISTAKES = {
         | {roll_back: NOT_COMPARED | {"del cache.ids[n_kept:]": "del cache.ids[n_kept + 1 :]"}},
     ),
     "whole-text-with-cache": Mistake(
-        part="cache",
         what="the whole text is fed again, with a cache that has read it",
         seen_in="romsto/Speculative-Decoding#1",
         caught_by=CACHES,
@@ -322,7 +283,6 @@ MISTAKES = {
         n_free=20,
     ),
     "draft-one-behind": Mistake(
-        part="cache",
         what="the draft model reads the newest token only; after a full accept it lacks the one "
         "before",
         seen_in="no public code; gpt-fast, mlx-lm and lucidrains have a line of code against it",
@@ -337,7 +297,6 @@ MISTAKES = {
         cost="the draft model guesses from a text with holes",
     ),
     "end-ignored": Mistake(
-        part="loop",
         what="the end of the text is looked for in the last token of a "
         "round only, not inside an accepted run",
         seen_in="huggingface/transformers#31301, huggingface/transformers#47912, "
@@ -347,7 +306,6 @@ MISTAKES = {
         stop="sun",
     ),
     "too-many-tokens": Mistake(
-        part="loop",
         what="the last round keeps all it has: up to K tokens more than were asked for",
         seen_in="jaymody/speculative-sampling/blob/03b4759da6/main.py, "
         f"{FEIFEIBEAR}/76117cfdc0/sampling/speculative_sampling.py",
@@ -356,7 +314,6 @@ MISTAKES = {
         n_tokens=2,
     ),
     "context-unchecked": Mistake(
-        part="loop",
         what="nothing ends the text where the context ends",
         seen_in="no public code; in turboderp-org/exllamav2#274 and vllm-project/vllm#5342 it is a "
         "draft that passes the end of its own context",
@@ -366,7 +323,6 @@ MISTAKES = {
         n_free=2,
     ),
     "token-0-is-padding": Mistake(
-        part="loop",
         what="token 0 is taken for padding and dropped; it is the exclamation mark",
         seen_in=f"{FEIFEIBEAR}/ec08458ac0/sampling/utils.py (raises an error)",
         caught_by="tests/test_sampling.py::test_token_zero_is_a_token_like_any_other",
@@ -378,7 +334,7 @@ MISTAKES = {
         prompt="Fie! Fie! Fie!",
     ),
     "block-residual-of-tokens": Mistake(
-        part="block",
+        verification="block",
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807 (with another fault: the token rule's coins)",
         changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
@@ -386,19 +342,19 @@ MISTAKES = {
         draft_seed=9,
     ),
     "block-whole-or-none": Mistake(
-        part="block",
+        verification="block",
         what="one coin is tossed, for the whole block: if that fails, no token is accepted",
         seen_in="no public code; easy to make",
         changes={verify_block: {"reversed(range(len(draft) + 1))": "(len(draft), 0)"}},
     ),
     "block-coin-is-p": Mistake(
-        part="block",
+        verification="block",
         what="a shorter block is accepted with P[t], as the whole one is",
         seen_in="no public code; easy to make",
         changes={verify_block: {"accept(S / (S + 1 - P[t]))": "accept(P[t])"}},
     ),
     "block-unclipped": Mistake(
-        part="block",
+        verification="block",
         what="the ratios are multiplied without the limit of 1 at each position",
         seen_in="no public code; easy to make",
         changes={
@@ -508,24 +464,13 @@ def measure(mistake: Mistake) -> dict[str, Any]:
 WIDTH, N_TOKENS, K, SEED = 100, 60, 4, 123  # of what is printed, and of the texts by the models
 
 
-def mistakes(
-    name: str = "",
-    *,
-    target_model_size: str = "17M",
-    draft_model_size: str = "0.7M-17M",
-    models_dir: str = MODELS_DIR,
-) -> None:
+def mistakes(name: str = "") -> None:
     """List known ways to get speculative decoding wrong; with a name, show that mistake at work.
 
     It shows the lines that are changed, how wrong whole texts of a toy are (exactly), the shortest
     text that goes wrong, and a text by the included models with the mistake and without.
 
         python main.py mistakes stale-cache
-
-    Flags:
-        target_model_size: the model that writes the text
-        draft_model_size: the model that proposes tokens; or ngram, eagle or medusa
-        models_dir: the folder that holds a folder for each model
     """
     if not name:
         for name, mistake in MISTAKES.items():
@@ -534,17 +479,10 @@ def mistakes(
     if name not in MISTAKES:
         raise unknown("mistake", name, MISTAKES)
     mistake = MISTAKES[name]
-    target, draft, encoder = load_pair(target_model_size, draft_model_size, models_dir)
-    drafter = make_drafter(draft, target, mistake.to_probs, sampling.Rng(SEED))
-    if propose in mistake.changes and not isinstance(drafter, NeuralDrafter):
-        raise ValueError(
-            f"--draft_model_size {draft_model_size}: {name} is made in a draft model; "
-            "expected one, or a head"
-        )
     say(f"{name}: {mistake.what}.")
     print(*changed_lines(mistake), "", sep="\n")
     show_distance(mistake)
-    show_texts(mistake, target, draft, encoder)
+    show_texts(mistake)
     say(f"Seen in {mistake.seen_in}.")
     say(f"Caught by {mistake.caught_by}.")
 
@@ -567,20 +505,18 @@ def show_distance(mistake: Mistake) -> None:
         f"target's texts. Of {mistake.K} draft tokens a round, a text keeps {found['kept']:.2f} "
         f"on average, and {right['kept']:.2f} without the mistake."
     )
-    if wrong := found["first_wrong"]:
-        ends = wrong["text"][-1] == N_VOCAB
-        text = " ".join(str(token) for token in wrong["text"] if token < N_VOCAB)
-        say(
-            f"The shortest text that goes wrong is {text}{', where it ends,' if ends else ''} with "
-            f"probability {wrong['yours']:.4f}; right is {wrong['right']:.4f}. It happens so: "
-            f"{'; '.join(wrong['draws'])}."
-        )
+    if found["first_wrong"]:
+        say(f"{describe_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")
     if mistake.cost:
         say(f"The cost: {mistake.cost}.")
 
 
-def show_texts(mistake: Mistake, target: Any, draft: Any, encoder: Encoder) -> None:
-    """Print a text without the mistake and one with it, from the same random numbers."""
+def show_texts(mistake: Mistake) -> None:
+    """Print a text by the included models without the mistake and one with it, from the same random
+    numbers.
+    """
+    target: Any
+    target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     ids = encoder.encode(mistake.prompt)[: target.config.n_ctx - 2]
     if mistake.grammar:
         switch, banned = (encoder.encode(sign)[0] for sign in (",", " and"))

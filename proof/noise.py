@@ -1,12 +1,12 @@
 """Symbolic random numbers: what numpy.random and random give while a run is enumerated.
 
-An Atom is a uniform number of which only an interval is known. A Number is a monotone function of
-one Atom: 3 * u, -log(u), w / -log(u). All that code can do with a random number, in the end, is to
-compare it:
+An Atom is a uniform number of which only the distribution is known. A Number is a monotone function
+of one Atom: 3 * u, -log(u), w / -log(u). All that code can do with a random number, in the end, is
+to compare it:
 
-- with a number t: the inverse of the function turns x < t into u < c. That is a choice of
-  probability (c - lo) / (hi - lo), and it narrows the interval. Whoever uses the same number again
-  finds it narrowed, so noise that is shared between two decisions is followed, too.
+- with a number t: the inverse of the function turns x < t into u < c, which has a probability. That
+  is a choice, and it changes the distribution of the Atom: whoever uses the same number again finds
+  it in the part that was chosen, so noise that is shared between two decisions is followed, too.
 - with another Number, as argmax does: that has an answer if the two are in a race, which means that
   their distribution functions are powers F^v and F^w of one F. Then the first is the larger with
   probability v / (v + w), and the larger has the distribution F^(v + w), whichever it is, so that
@@ -19,13 +19,12 @@ import math
 import random
 import sys
 from collections.abc import Callable, Iterator
-from sys import settrace
 from typing import Any
 
 import numpy as np
 
 from proof import enumerate as enumeration
-from proof.enumerate import STATE, Branch
+from proof.enumerate import STATE, Branch, format_row
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
 SHARED = "one random number decides a race and something else: shared noise"
@@ -38,14 +37,16 @@ def branch() -> Branch:
 
 
 class Atom:
-    """A uniform number in [0, 1), known to lie in [lo, hi). If it has won races it is larger (or,
-    if flipped, smaller) than a uniform one: it has the distribution function u^power (or
-    1 - (1 - u)^power).
+    """A uniform number in [0, 1), of which something may be known.
+
+    below: u -> the probability that it is less than u, given all that was decided with it
+    quantile: the inverse of `below`
     """
 
     def __init__(self):
-        self.branch, self.lo, self.hi, self.power, self.flipped = branch(), 0.0, 1.0, 1.0, False
-        self.spent, self.rival = False, None
+        self.branch, self.spent, self.rival = branch(), False, None
+        self.below: Callable = lambda u: min(max(u, 0.0), 1.0)
+        self.quantile: Callable = float
         self.branch.symbolic = True
 
     def use(self):
@@ -59,36 +60,52 @@ class Atom:
         if self.rival:
             self.rival.spent, self.rival = True, None
 
-    def win(self, chance: float, flipped: bool):
-        """Learn that it has won a race in which it had this chance."""
-        self.spent = self.power != 1 and self.flipped != flipped
-        self.power, self.flipped = self.power / chance, flipped
-
-    def mass(self, u: float) -> float:
-        """The probability of [0, u), before anything is known of the interval."""
-        u = min(max(u, 0.0), 1.0)
-        return 1 - (1 - u) ** self.power if self.flipped else u**self.power
-
-    def quantile(self, mass: float) -> float:
-        if self.flipped:
-            return 1 - (1 - mass) ** (1 / self.power)
-        return mass ** (1 / self.power)
+    def learn(self, forward: Callable, back: Callable):
+        """Change its distribution: `forward` is applied to each probability, `back` inverts it."""
+        below, quantile = self.below, self.quantile
+        self.below, self.quantile = lambda u: forward(below(u)), lambda mass: quantile(back(mass))
 
     def split(self, points: list[float], label: str, rising: bool = True) -> int:
-        """Cut the interval at rising points, and choose the piece in which the number lies: its
-        index from the left, or from the right if not rising.
+        """Cut [0, 1) at rising points, and choose the piece in which the number lies: its index
+        from the left, or from the right if not rising.
         """
         self.use()
-        cuts = [self.lo, *(min(max(point, self.lo), self.hi) for point in points), self.hi]
-        masses = [self.mass(cut) for cut in cuts]
-        pieces = [(b - a) / (masses[-1] - masses[0]) for a, b in zip(masses, masses[1:])]
-        order = range(len(pieces)) if rising else range(len(pieces))[::-1]
-        pieces = [pieces[i] for i in order]
-        if max(pieces) >= 1 - NEGLIGIBLE:
-            return pieces.index(max(pieces))
-        chosen = self.branch.choose(pieces, label)
-        self.lo, self.hi = cuts[order[chosen]], cuts[order[chosen] + 1]
+        cuts = [0.0, *map(self.below, points), 1.0]
+        pieces = list(zip(cuts, cuts[1:]))[:: 1 if rising else -1]
+        chosen = choose([high - low for low, high in pieces], label)
+        low, high = pieces[chosen]
+        self.learn(
+            lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0),
+            lambda mass: low + mass * (high - low),
+        )
         return chosen
+
+    def win(self, chance: float, is_larger: bool):
+        """Learn that it has won a race in which it had this chance, as the larger or smaller."""
+        if is_larger:
+            self.learn(lambda mass: mass ** (1 / chance), lambda mass: mass**chance)
+        else:
+            self.learn(
+                lambda mass: 1 - (1 - mass) ** (1 / chance), lambda mass: 1 - (1 - mass) ** chance
+            )
+
+
+def choose(weights: list[float], label: str) -> int:
+    """Choose an index by probabilities; without a branch if one is next to certain."""
+    if max(weights) >= 1 - NEGLIGIBLE:
+        return weights.index(max(weights))
+    return branch().choose(weights, label)
+
+
+def of_one(method: Callable) -> Callable:
+    """Let a method of Number have single numbers only: NumPy calls it for each one of an array."""
+
+    def call(self, c):
+        if getattr(c, "ndim", 0):
+            return NotImplemented
+        return method(self, c.item() if hasattr(c, "item") else c)
+
+    return call
 
 
 class Number:
@@ -97,6 +114,8 @@ class Number:
     at: atom -> this number. of: its inverse, for any number
     rising: whether the number grows with its atom
     """
+
+    ndim = 0
 
     def __init__(self, atom: Atom, at: Callable = float, of: Callable = float, rising: bool = True):
         self.atom, self.at, self.of, self.rising = atom, at, of, rising
@@ -113,10 +132,25 @@ class Number:
         """
         return Number(self.atom, lambda u: c, lambda t: math.inf if t > c else -math.inf)
 
+    @property
+    def value(self) -> float | None:
+        """Its value, if that does not depend on chance."""
+        return self.at(0.0) if self.at(0.0) == self.at(1.0) else None
+
+    @property
+    def ends(self) -> list[float]:
+        """The smallest and the largest value that it can have."""
+        return sorted(self.at(self.atom.quantile(mass)) for mass in (0.0, 1.0))
+
     def positive(self, operation: str) -> "Number":
-        if min(self.at(self.atom.lo), self.at(self.atom.hi)) < 0:
+        if self.ends[0] < 0:
             branch().stop(f"{operation} of a random number that may be negative")
         return self
+
+    def below(self, t: float) -> float:
+        """The probability that it is less than t."""
+        mass = self.atom.below(self.of(t))
+        return mass if self.rising else 1 - mass
 
     def quantile(self, mass: float) -> float:
         """The number below which this one lies with a probability."""
@@ -124,27 +158,32 @@ class Number:
 
     # ---------------------------------------------------------------- arithmetic
 
+    @of_one
     def __add__(self, c):
-        def add(c):
-            if not is_finite(c):
-                return self.constant(c)
-            return self.map(lambda x: x + c, lambda t: t - c)
+        if not is_finite(c):
+            return self.constant(c)
+        return self.map(lambda x: x + c, lambda t: t - c)
 
-        return by_number(add, c)
-
+    @of_one
     def __mul__(self, c):
-        def multiply(c):
-            if not is_finite(c) or c == 0:
-                return self.constant(self.at(0.5) * c)
-            return self.map(lambda x: x * c, lambda t: t / c, c > 0)
+        if not is_finite(c) or c == 0:
+            return self.constant(self.at(0.5) * c)
+        return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
-        return by_number(multiply, c)
+    @of_one
+    def __pow__(self, c):
+        if not is_finite(c) or c == 0:
+            return self.constant(self.at(0.5) ** c)
+        if c < 0:
+            return (self**-c).reciprocal()
+        back = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
+        return self.positive("a power").map(lambda x: float(np.power(x, c)), back)
 
     def __truediv__(self, c):
-        return by_number(lambda c: self * float(np.divide(1, c)), c)
+        return self * np.divide(1, c)
 
     def __sub__(self, c):
-        return by_number(lambda c: self + -c, c)
+        return self + -c
 
     def __rsub__(self, c):
         return -self + c
@@ -154,14 +193,6 @@ class Number:
 
     def __rtruediv__(self, c):
         return self.reciprocal() * c
-
-    def __pow__(self, c):
-        if c < 0:
-            return (self**-c).reciprocal()
-        if c == 0 or not math.isfinite(c):
-            return self.constant(self.at(0.5) ** c)
-        back = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
-        return self.positive("a power").map(lambda x: float(np.power(x, c)), back)
 
     __radd__, __rmul__ = __add__, __mul__
 
@@ -194,44 +225,33 @@ class Number:
             return False
         return self.atom.split([self.of(t)], "coin", self.rising) == 0
 
-    def __lt__(self, t):
-        return by_number(self.less, t)
-
-    def __gt__(self, t):
-        return by_number(lambda t: t == t and not self.less(t), t)
-
-    __le__, __ge__ = __lt__, __gt__
-
-    def __eq__(self, t):
-        return by_number(lambda t: t is self, t)
-
-    def __ne__(self, t):
-        return by_number(lambda t: t is not self, t)
-
-    def __hash__(self):
-        branch().stop("the hash of a random number")
+    __lt__ = __le__ = of_one(less)
+    __gt__ = __ge__ = of_one(lambda self, t: t == t and t != self.value and not self.less(t))
+    __eq__ = of_one(lambda self, t: t is self)
+    __ne__ = of_one(lambda self, t: t is not self)
 
     def __int__(self):
-        ends = [self.at(self.atom.lo), self.at(self.atom.hi)]
-        if min(ends) < 0 or max(ends) > 100:
+        low, high = self.ends
+        if low < 0 or high > 100:
             branch().stop("int() of a random number below 0 or above 100")
-        first, last = int(min(ends)), math.ceil(max(ends))
+        first, last = int(low), math.ceil(high)
         points = [self.of(n) for n in range(first + 1, last)]
         return first + self.atom.split(sorted(points), "whole number", self.rising)
 
     __floor__ = floor = __trunc__ = __int__
 
-    def __float__(self):
-        branch().stop("float() of a random number")
-
-    def __bool__(self):
-        branch().stop("a random number is used as a truth value")
-
-    def __format__(self, spec):
+    def __format__(self, spec=""):
         return "a random number"
 
+    __repr__ = __format__
+
     def item(self):
-        return self
+        return self if self.value is None else self.value
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        branch().stop(f"{name} of a random number is not followed")
 
     def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
         """np.log(self), array < self, and the like: NumPy does it for arrays of objects."""
@@ -240,13 +260,15 @@ class Number:
         return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
 
 
-def by_number(f: Callable, c: Any) -> Any:
-    """f(c) for a single number c; for an array NotImplemented: NumPy then does it for each."""
-    if getattr(c, "ndim", 0):
-        return NotImplemented
-    if hasattr(c, "item") and not isinstance(c, Number):
-        c = c.item()
-    return f(c)
+def refused(name: str) -> Callable:
+    return lambda *_: branch().stop(f"{name.strip('_')} of a random number is not followed")
+
+
+for name in (
+    "__hash__ __float__ __bool__ __index__ __round__ __abs__ __floordiv__ __rfloordiv__ __mod__ "
+    "__rmod__ __divmod__ __rdivmod__ __rpow__ __complex__".split()
+):
+    setattr(Number, name, refused(name))
 
 
 def is_finite(c: Any) -> bool:
@@ -259,51 +281,41 @@ def race(a: Number, b: Number) -> bool:
     """Whether a < b."""
     if a is b:
         return False
-    values = [number.at(0.0) if number.at(0.0) == number.at(1.0) else None for number in (a, b)]
-    if values[1] is not None:
-        return a.less(values[1])
-    if values[0] is not None:
-        return b > values[0]
-    for number in (a, b):
-        number.atom.use()
-        if (number.atom.lo, number.atom.hi) != (0.0, 1.0) or a.atom is b.atom:
-            branch().stop(SHARED)
-    for low, high in ((a, b), (b, a)):  # certain, as for a token of next to no probability
-        t = high.quantile(NEGLIGIBLE / 10)
-        if log_probability(low, t, below=False) < math.log(NEGLIGIBLE / 10):
-            return low is a
-    shares = {}  # {whether the largest wins: the probability that a does}
-    for largest in (True, False):
-        leader = (max if largest else min)(a, b, key=lambda number: number.quantile(0.5))
-        ratios = []
-        for mass in (0.2, 0.5, 0.8):
-            t = leader.quantile(mass)
-            powers = [log_probability(number, t, largest) for number in (a, b)]
-            ratios.append(np.divide(powers[0], powers[1]))
-        if 0 < max(ratios) <= min(ratios) * (1 + NEGLIGIBLE) < math.inf:
-            shares[largest] = 1 - 1 / (1 + ratios[1])
-    if not shares:
+    if a.value is not None:
+        return b > a.value
+    a.atom.use()
+    b.atom.use()
+    if a.atom is b.atom:
+        branch().stop(SHARED)
+    both = [(largest, race_chance(a, b, largest)) for largest in (True, False)]
+    chances = {largest: chance for largest, chance in both if chance is not None}
+    if not chances:
         branch().stop("two random numbers are compared that are not in a race")
-    largest, share = next(iter(shares.items()))
-    winner, loser = (a, b) if branch().choose([share, 1 - share], "race") == 0 else (b, a)
-    larger, smaller = (winner, loser) if largest else (loser, winner)
-    larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
-    for number, is_largest in ((larger, True), (smaller, False)):
-        if (share := shares.get(is_largest)) is not None:
-            number.atom.win(share if number is a else 1 - share, number.rising != is_largest)
-        else:
-            number.atom.spent = True
+    chance = chances[True] if True in chances else 1 - chances[False]
+    larger, smaller = (a, b) if choose([chance, 1 - chance], "race") == 0 else (b, a)
+    if NEGLIGIBLE < chance < 1 - NEGLIGIBLE:
+        larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
+        for number, largest in ((larger, True), (smaller, False)):
+            if largest in chances:
+                chance = chances[largest] if number is a else 1 - chances[largest]
+                number.atom.win(chance, number.rising == largest)
+            else:
+                number.atom.spent = True
     return smaller is a
 
 
-def log_probability(number: Number, t: float, below: bool) -> float:
-    """The logarithm of the probability that a number is below t, or above."""
-    atom, u = number.atom, min(max(number.of(t), 0.0), 1.0)
-    left = below == number.rising  # whether that means an atom below u, or above
-    side = 1 - u if atom.flipped else u
-    if left != atom.flipped:
-        return float(atom.power * np.log(side))
-    return float(np.log1p(-np.power(side, atom.power)))
+def race_chance(a: Number, b: Number, largest: bool) -> float | None:
+    """The probability that a wins a race with b for the largest number, or the smallest; None if
+    they are not in one. Where they are, all points tell the same, one at the far end included.
+    """
+    leader = (max if largest else min)(a, b, key=lambda number: number.quantile(0.5))
+    chances = []
+    for mass in (NEGLIGIBLE / 10, 0.2, 0.5, 0.8):
+        t = leader.quantile(mass if largest else 1 - mass)
+        below = np.array([a.below(t), b.below(t)])
+        powers = -np.log(below if largest else 1 - below)
+        chances.append(float(1 / (1 + powers[1] / powers[0])))
+    return chances[2] if max(chances) - min(chances) < NEGLIGIBLE else None
 
 
 # ---------------------------------------------------------------- sources
@@ -312,25 +324,31 @@ def log_probability(number: Number, t: float, below: bool) -> float:
 class Source:
     """A random number generator in place of a real one, which it calls while nothing is enumerated.
 
-    To seed, copy or rewind it during a run would give the same numbers again: that is refused.
+    followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
+        during a run, is refused
     """
 
     def __init__(self, real: Any, followed: dict[str, Callable]):
         self._real, self._followed = real, followed
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        real = getattr(self._real, name)
+
         def call(*args, **kwargs):
             if not enumeration.current:
-                return getattr(self._real, SYNONYMS.get(name, name))(*args, **kwargs)
+                return real(*args, **kwargs)
             if name not in self._followed:
-                branch().stop(f"the random numbers of {name} are not followed")
-            return self._followed[name](lambda: Number(Atom()), *args, **kwargs)
+                branch().stop(f"{name} is not followed")
+            try:
+                return self._followed[name](*args, **kwargs)
+            except TypeError:
+                branch().stop(f"{name} with these arguments is not followed")
 
-        if name.startswith("__") or not callable(getattr(self._real, name, call)):
-            if enumeration.current:
-                branch().stop(f"it uses {name} of a random number generator")
-            return getattr(self._real, name)
-        return call
+        if not callable(real) and enumeration.current:
+            branch().stop(f"it uses {name} of a random number generator")
+        return call if callable(real) else real
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         if enumeration.current:
@@ -338,9 +356,9 @@ class Source:
         return super().__reduce_ex__(protocol)
 
 
-def shape(size: Any, *parameters: Any) -> Any:
-    """The size that was asked for, or that of the parameters; None for a single number."""
-    return size if size is not None else np.broadcast(*parameters).shape or None
+def draw() -> Number:
+    """A random number in [0, 1)."""
+    return Number(Atom())
 
 
 def fill(make: Callable[[], Any], size: Any) -> Any:
@@ -353,100 +371,97 @@ def fill(make: Callable[[], Any], size: Any) -> Any:
     return cells
 
 
-def pick(draw: Callable[[], Number], weights: Any, label: str = "sampled") -> int:
+def pick(weights: Any) -> int:
     """An index in proportion to the weights, by one uniform number, as NumPy does it."""
     cumulative = np.cumsum(np.asarray(weights, float))
-    return draw().atom.split((cumulative[:-1] / cumulative[-1]).tolist(), label)
+    if not cumulative.size or not 0 < cumulative[-1] < np.inf:
+        branch().stop(f"a choice among {format_row(weights)}: expected probabilities")
+    return draw().atom.split((cumulative[:-1] / cumulative[-1]).tolist(), "sampled")
 
 
-def choice(draw, a, size=None, replace=True, p=None, axis=0, shuffle=True):
-    values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-    p = np.full(len(values), 1 / len(values)) if p is None else p
-    REAL_CHOICE(len(values), p=p)  # raises what NumPy raises
-    if size is not None and not replace and np.prod(size) > 1:
-        branch().stop("choice without replacement is not followed")
-    chosen = fill(lambda: values[pick(draw, p)], size)
-    return chosen if size is None else chosen.astype(values.dtype)
+def shape(size: Any, *parameters: Any) -> Any:
+    """The size that was asked for, or that of the parameters; None for a single number."""
+    return size if size is not None else np.broadcast(*parameters).shape or None
 
 
-def integers(draw, low, high=None, size=None, dtype=int, endpoint=False):
+def uniform(low=0.0, high=1.0, size=None):
+    return fill(draw, shape(size, low, high)) * np.subtract(high, low) + low
+
+
+def exponential(scale=1.0, size=None):
+    return -np.log(fill(draw, shape(size, scale, scale))) * scale
+
+
+def gumbel(loc=0.0, scale=1.0, size=None):
+    return -np.log(exponential(1.0, shape(size, loc, scale))) * scale + loc
+
+
+def integers(low, high=None, size=None, dtype=int, endpoint=False):
     low, high = (0, low) if high is None else (low, high)
-    drawn = fill(lambda: low + pick(draw, [1] * (high + endpoint - low)), size)
+    drawn = fill(lambda: low + pick([1] * (high + endpoint - low)), size)
     return drawn if size is None else drawn.astype(int)
 
 
-def multinomial(draw, n, pvals, size=None):
+def choice(a, size=None, replace=True, p=None, axis=0, shuffle=True):
+    values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
+    p = np.ones(len(values)) / len(values) if p is None else p
+    REAL_CHOICE(len(values), p=p)  # raises what NumPy raises
+    if size is not None and not replace and np.prod(size) > 1:
+        branch().stop("choice without replacement is not followed")
+    chosen = fill(lambda: values[pick(p)], size)
+    return chosen if size is None else chosen.astype(values.dtype)
+
+
+def multinomial(n, pvals, size=None):
     if n != 1 or size is not None:
         branch().stop("multinomial of several is not followed")
-    REAL_CHOICE(len(pvals), p=pvals)
-    return np.eye(len(pvals), dtype=int)[pick(draw, pvals)]
+    return np.eye(len(pvals), dtype=int)[choice(len(pvals), p=pvals)]
 
 
-def binomial(draw, n, p, size=None):
+def binomial(n, p, size=None):
     if n != 1:
         branch().stop("binomial of several is not followed")
     return (fill(draw, shape(size, p, p)) < p) * 1
 
 
-def uniform(draw, low=0.0, high=1.0, size=None):
-    return fill(draw, shape(size, low, high)) * np.subtract(high, low) + low
-
-
-def exponential(draw, scale=1.0, size=None):
-    return -np.log(fill(draw, shape(size, scale, scale))) * scale
-
-
-def gumbel(draw, loc=0.0, scale=1.0, size=None):
-    return -np.log(exponential(draw, 1.0, shape(size, loc, scale))) * scale + loc
-
-
-def choices(draw, population, weights=None, *, cum_weights=None, k=1):
+def choices(population, weights=None, *, cum_weights=None, k=1):
     if cum_weights is not None:
         weights = np.diff(cum_weights, prepend=0)
     elif weights is None:
         weights = [1] * len(population)
-    return [population[pick(draw, weights)] for _ in range(k)]
+    return [population[pick(weights)] for _ in range(k)]
 
 
 REAL_CHOICE = np.random.RandomState(0).choice
 NUMPY: dict[str, Callable] = {
-    "random": lambda draw, size=None, dtype=float: fill(draw, size),
-    "rand": lambda draw, *size: fill(draw, size or None),
-    "uniform": uniform,
-    "exponential": exponential,
-    "standard_exponential": lambda draw, size=None: exponential(draw, 1.0, size),
-    "gumbel": gumbel,
-    "choice": choice,
-    "multinomial": multinomial,
-    "binomial": binomial,
-    "integers": integers,
+    f.__name__: f for f in (uniform, exponential, gumbel, integers, choice, multinomial, binomial)
+} | {
+    "random": lambda size=None, dtype=float: fill(draw, size),
+    "random_sample": lambda size=None: fill(draw, size),
+    "rand": lambda *size: fill(draw, size or None),
+    "standard_exponential": lambda size=None: exponential(1.0, size),
     "randint": integers,
 }
-SYNONYMS = dict.fromkeys(("ranf", "sample"), "random_sample")  # functions of numpy.random only
-NUMPY |= dict.fromkeys(("random_sample", *SYNONYMS), NUMPY["random"])
 PYTHON: dict[str, Callable] = {
-    "random": lambda draw: draw(),
+    "random": draw,
     "uniform": uniform,
-    "expovariate": lambda draw, lambd=1.0: exponential(draw, 1 / lambd),
-    "randrange": lambda draw, a, b=None: integers(draw, a, b),
-    "randint": lambda draw, a, b: integers(draw, a, b + 1),
-    "choice": lambda draw, values: values[integers(draw, len(values))],
+    "expovariate": lambda lambd=1.0: exponential(1 / lambd),
+    "randrange": integers,
+    "randint": lambda a, b: integers(a, b + 1),
+    "choice": lambda values: values[integers(len(values))],
     "choices": choices,
 }
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (module or class, name, what replaces it) for everything that draws."""
-    sources: list[tuple[Any, Any, dict[str, Callable]]] = [
-        (np.random, np.random.mtrand._rand, NUMPY),
-        (random, random._inst, PYTHON),  # type: ignore[attr-defined]
-    ]
-    for module, real, followed in sources:
-        source = Source(real, followed)
+    numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
+    for module, real, followed in ((np.random, numpys, NUMPY), (random, pythons, PYTHON)):
         for name in dir(module):
-            bound_to = getattr(getattr(module, name), "__self__", None)
-            if bound_to is real or (module is np.random and name in ("seed", "ranf", "sample")):
-                yield module, name, getattr(source, name)
+            if getattr(getattr(module, name), "__self__", None) is real:
+                yield module, name, getattr(Source(real, followed), name)
+    for name, same in (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample")):
+        yield np.random, name, getattr(Source(numpys, NUMPY), same)
     for module, name, followed in (
         (np.random, "default_rng", NUMPY),
         (np.random, "Generator", NUMPY),
@@ -454,31 +469,22 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         (random, "Random", PYTHON),
     ):
         yield module, name, factory(getattr(module, name), followed)
-    yield sys, "settrace", set_tracer
+    yield sys, "settrace", Source(sys, {}).settrace  # it would switch off the count of steps
     for name in ("log", "exp", "log1p", "sqrt"):
         yield math, name, for_numbers(getattr(math, name), name)
 
 
-def factory(real: Any, followed: dict) -> Any:
-    """What makes a Source where `real`, a function or a class, makes a generator."""
+def factory(real: Any, followed: dict) -> type:
+    """A class that makes a Source where `real`, a function or a class, makes a generator."""
 
-    def make(*args, **kwargs):
+    def make(cls, *args, **kwargs):
         if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
             return args[0]
         if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
             branch().stop("it seeds its random numbers while it runs: make the generator before")
         return Source(real(*args, **kwargs), followed)
 
-    if isinstance(real, type):  # it stays a class
-        return type(real.__name__, (real,), {"__new__": lambda cls, *args: make(*args)})
-    return make
-
-
-def set_tracer(trace: Any) -> None:
-    """sys.settrace, which would switch off the count of steps (enumerate.py)."""
-    if enumeration.current:
-        branch().stop("it calls sys.settrace")
-    settrace(trace)
+    return type(real.__name__, (), {"__new__": make})
 
 
 def for_numbers(real: Callable, name: str) -> Callable:

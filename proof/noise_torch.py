@@ -6,14 +6,13 @@ only moves elements is done by torch itself, to their indices; the rest by NumPy
 
 import operator
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import torch
 
 from proof import enumerate as enumeration
-from proof.noise import Number, Source, branch, fill, pick
+from proof.noise import Number, Source, branch, draw, fill, pick
 
 MOVES = set(
     "view reshape unsqueeze squeeze getitem expand expand_as view_as flatten transpose permute t "
@@ -26,14 +25,40 @@ PLAIN = set(
     "is_complex nelement get_device".split()
 )
 PROPERTIES = set("shape dtype device ndim layout requires_grad is_cuda is_sparse".split())
-ONE = {"log": np.log, "exp": np.exp, "neg": np.negative, "log1p": np.log1p, "sqrt": np.sqrt}
-ONE |= {"negative": np.negative, "reciprocal": lambda x: 1.0 / x}
-TWO = {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "add", "sub", "mul")}
-TWO |= {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt, "pow": operator.pow}
-TWO |= {"greater_equal": operator.ge, "subtract": operator.sub, "multiply": operator.mul}
-TWO |= dict.fromkeys(("div", "truediv", "true_divide", "divide"), operator.truediv)
-TWO |= {"maximum": np.maximum, "minimum": np.minimum, "eq": operator.eq, "ne": operator.ne}
-TWO |= {f"r{name}": lambda a, b, f=f: f(b, a) for name, f in TWO.items()}  # rsub, rdiv
+RAW: dict[str, Callable] = {"item": lambda x: x.item(), "tolist": lambda x: x.tolist()}
+RAW |= dict.fromkeys(("numpy", "array"), lambda x: x)
+
+
+def clamp(x, min=None, max=None):  # noqa: A002
+    x = x if min is None else np.maximum(x, min)
+    return x if max is None else np.minimum(x, max)
+
+
+def argmax(x, dim=None, keepdim=False):
+    return np.argmax(x, axis=dim, keepdims=keepdim)
+
+
+def argmin(x, dim=None, keepdim=False):
+    return np.argmin(x, axis=dim, keepdims=keepdim)
+
+
+OF_TWO = {name: getattr(operator, name) for name in "lt le gt ge eq ne add sub mul pow".split()}
+OF_TWO |= {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt}
+OF_TWO |= {"greater_equal": operator.ge, "subtract": operator.sub, "multiply": operator.mul}
+OF_TWO |= dict.fromkeys(("div", "truediv", "true_divide", "divide"), operator.truediv)
+CELLS: dict[str, Callable] = {  # {name in torch: the same for arrays of Numbers}
+    **OF_TWO,
+    **{f"r{name}": lambda a, b, f=f: f(b, a) for name, f in OF_TWO.items()},  # rsub, rdiv
+    **{name: getattr(np, name) for name in "log exp log1p sqrt negative maximum minimum".split()},
+    "neg": np.negative,
+    "reciprocal": lambda x: 1.0 / x,
+    "clamp": clamp,
+    "clip": clamp,
+    "clamp_min": np.maximum,
+    "clamp_max": np.minimum,
+    "argmax": argmax,
+    "argmin": argmin,
+}
 
 
 class Noise(torch.Tensor):
@@ -53,7 +78,7 @@ def noise_of(cells: Any, dtype: torch.dtype) -> Any:
     """A tensor of an array of numbers: a Noise if there are Numbers in it."""
     cells = np.asarray(cells)
     if cells.dtype != object:
-        return torch.from_numpy(np.ascontiguousarray(cells))
+        return torch.from_numpy(np.ascontiguousarray(cells).reshape(cells.shape))
     tensor = torch.full(cells.shape, torch.nan, dtype=dtype).as_subclass(Noise)
     tensor.cells = cells
     return tensor
@@ -80,108 +105,90 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     """Do what a function of torch does, where random numbers are among its arguments."""
     name = function.__name__
     base = name.strip("_")
-    noise = next((x for x in args if isinstance(x, (Noise, Number))), None)
     if base in PLAIN or name == "__get__" and function.__self__.__name__ in PROPERTIES:
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **kwargs)
-    if noise is None or kwargs.get("out") is not None:
-        branch().stop(f"torch.{base} of random numbers is not followed")
+    noise = next((x for x in args if isinstance(x, (Noise, Number))), None)
     dtype = noise.dtype if isinstance(noise, Noise) else torch.get_default_dtype()
-    if base in TWO:
-        cells = TWO[base](*(cells_of(x) for x in args[:2]))
-    elif base in ONE:
-        cells = ONE[base](cells_of(noise))
-    elif base in ("clamp", "clip", "clamp_min", "clamp_max"):
-        low, high = kwargs.get("min"), kwargs.get("max")
-        bounds = [cells_of(x) for x in args[1:]]
-        low = bounds[0] if bounds and base != "clamp_max" else low
-        high = bounds[-1] if base == "clamp_max" or len(bounds) > 1 else high
-        cells = cells_of(noise)
-        cells = cells if low is None else np.maximum(cells, low)
-        cells = cells if high is None else np.minimum(cells, high)
-    elif base in MOVES and args[0] is noise:
-        indices = torch.arange(noise.cells.size).reshape(noise.cells.shape)
-        moved = function(indices, *args[1:], **kwargs)
-        take = lambda i: noise_of(np.asarray(noise.cells.ravel()[i.numpy()], object), dtype)
-        return take(moved) if isinstance(moved, torch.Tensor) else tuple(map(take, moved))
-    elif base in KEEPS and args[0] is noise:
-        wanted = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, torch.dtype)]
-        return noise_of(noise.cells, (wanted or [dtype])[0])
-    elif base in ("argmax", "argmin"):
-        dim = args[1] if len(args) > 1 else kwargs.get("dim")
-        keep = args[2] if len(args) > 2 else kwargs.get("keepdim", False)
-        found = torch.as_tensor(getattr(np, base)(noise.cells, axis=dim))
-        return found.unsqueeze(dim) if keep else found
-    elif base in ("item", "tolist", "numpy", "iter", "array"):
-        cells = noise.cells
+    if base in CELLS and noise is not None and "out" not in kwargs:
+        named = {key: cells_of(x) for key, x in kwargs.items()}
+        try:
+            cells = CELLS[base](*map(cells_of, args), **named)
+        except TypeError:
+            branch().stop(f"torch.{base} with these arguments is not followed")
+        in_place = name.endswith("_") and not name.endswith("__") or name.startswith("__i")
+        return put(args[0], cells) if in_place else noise_of(cells, dtype)
+    if isinstance(noise, Noise) and args[0] is noise:
+        if base in MOVES:
+            indices = torch.arange(noise.cells.size).reshape(noise.cells.shape)
+            moved = function(indices, *args[1:], **kwargs)
+            take = lambda i: noise_of(np.asarray(noise.cells.ravel()[i.numpy()], object), dtype)
+            return take(moved) if isinstance(moved, torch.Tensor) else tuple(map(take, moved))
+        if base in KEEPS:
+            wanted = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, torch.dtype)]
+            return noise_of(noise.cells, (wanted or [dtype])[0])
+        if base in RAW:
+            return RAW[base](noise.cells)
         if base == "iter":
-            return iter([noise_of(np.asarray(cell, object), dtype) for cell in cells])
-        return {"item": cells.item, "tolist": cells.tolist}.get(base, lambda: cells)()
-    else:
-        branch().stop(f"torch.{base} of random numbers is not followed")
-    if name.endswith("_") and not name.endswith("__") or name.startswith("__i"):
-        return put(args[0], cells)
-    if isinstance(cells, (bool, Number)):  # of a Number and a tensor without dimensions
-        cells = np.asarray(cells)
-    return noise_of(cells, dtype)
+            return iter(noise.unbind())
+    branch().stop(f"torch.{base} of random numbers is not followed")
 
 
 # ---------------------------------------------------------------- sources
 
 
-def uniform_cells(draw: Callable, tensor: torch.Tensor) -> Any:
+def uniform_cells(tensor: torch.Tensor) -> Any:
     return np.asarray(fill(draw, tuple(tensor.shape)), object)
 
 
-def rand(draw, *size, dtype=None, generator=None, out=None, **kwargs):
+def rand(*size, dtype=None, generator=None, out=None, **kwargs):
     if out is not None:
         branch().stop("random numbers are written into `out`")
-    like = REAL["empty"](*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
-    return noise_of(uniform_cells(draw, like), like.dtype)
+    like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
+    return noise_of(uniform_cells(like), like.dtype)
 
 
-def rand_like(draw, tensor, dtype=None, **kwargs):
-    return noise_of(uniform_cells(draw, tensor), dtype or tensor.dtype)
+def rand_like(tensor, dtype=None, **kwargs):
+    return noise_of(uniform_cells(tensor), dtype or tensor.dtype)
 
 
-def uniform_(draw, self, a=0.0, b=1.0, generator=None, **kwargs):
+def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
     a, b = kwargs.get("from", a), kwargs.get("to", b)
-    return put(self, uniform_cells(draw, self) * (b - a) + a)
+    return put(self, uniform_cells(self) * (b - a) + a)
 
 
-def exponential_(draw, self, lambd=1.0, generator=None):
-    return put(self, -np.log(uniform_cells(draw, self)) / lambd)
+def exponential_(self, lambd=1.0, generator=None):
+    return put(self, -np.log(uniform_cells(self)) / lambd)
 
 
-def multinomial(draw, p, num_samples, replacement=False, generator=None, out=None):
+def multinomial(p, num_samples, replacement=False, generator=None, out=None):
     if out is not None:
         branch().stop("random numbers are written into `out`")
-    REAL["multinomial"](p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
+    REAL_MULTINOMIAL(p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
     drawn = []
     for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
         for _ in range(num_samples):
-            drawn.append(pick(draw, row))
+            drawn.append(pick(row))
             if not replacement:
                 row[drawn[-1]] = 0
     return torch.tensor(drawn).reshape(*p.shape[:-1], num_samples)
 
 
-def bernoulli(draw, p, *args, generator=None, **kwargs):
+def bernoulli(p, *args, generator=None, **kwargs):
     if args or kwargs:
         branch().stop("bernoulli with a probability of its own is not followed")
-    cells = uniform_cells(draw, p) < cells_of(p)
+    cells = uniform_cells(p) < cells_of(p)
     return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
 
 
-def randint(draw, *bounds, size=None, **kwargs):
+def randint(*bounds, size=None, **kwargs):
     (*low, high), size = (bounds, size) if size is not None else (bounds[:-1], bounds[-1])
     low = low[0] if low else 0
-    drawn = fill(lambda: low + pick(draw, [1] * (high - low)), tuple(size))
+    drawn = fill(lambda: low + pick([1] * (high - low)), tuple(size))
     return torch.as_tensor(drawn.astype(int))
 
 
-CHECKS = torch.Generator()
-REAL = {"empty": torch.empty, "multinomial": torch.multinomial}
+CHECKS, REAL_MULTINOMIAL = torch.Generator(), torch.multinomial
 FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
 SEEDING = "manual_seed seed set_rng_state".split()
@@ -212,7 +219,6 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         (torch.random, {}, SEEDING),
         (torch.Tensor, METHODS, REFUSED_METHODS),
     ):
-        real = {name: getattr(owner, name) for name in [*followed, *refused]}
-        source = Source(SimpleNamespace(**real), followed)
-        for name in real:
+        source = Source(owner, followed)
+        for name in [*followed, *refused]:
             yield owner, name, getattr(source, name)
