@@ -1,4 +1,4 @@
-"""Eleven exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
+"""Nine exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
 
     python -m pytest exercises                       # all
     python -m pytest exercises -k residual_3         # one
@@ -72,34 +72,22 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     raise NotImplementedError
 
 
-def catch_up_8(ids, cache, n_last, forward):
-    """Return the rows after each of the last n_last ids, [n_last, n_vocab], from a model that has
-    read some of the other ids before.
-
-    cache.ids is a list of the ids that the model has read so far. It may end in a draft that was
-    rejected since. Shorten it to the longest beginning that it shares with ids[:-n_last], then call
-    forward(new_ids, cache) once: that appends new_ids to cache.ids, and returns a row for each new
-    id. With n_last = 1:
-
-        ids                  [5, 6, 7, 9]
-        cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
-        shortened            [5, 6, 7]
-        new_ids              [9]                 one row comes back, and it is returned
-        cache.ids after      [5, 6, 7, 9]
-
-    All n_last rows have to come from this call, so the last n_last ids are always read anew.
-    """
-    raise NotImplementedError
-
-
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """speculative_9 with a cache for each model: each model reads a token once, unless the token
     was rejected. (In the last rounds, where drafts are shorter, the target may read a few again.)
 
     target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
-    row for each new id, as `forward` in catch_up_8. An empty cache is
-    types.SimpleNamespace(ids=[]). The other arguments, and the list of new tokens to return, are
-    those of speculative_9. You may call your speculative_9 and catch_up_8.
+    row for each new id. cache.ids is a list of what the model has read. Cut rejected tokens off its
+    end, and feed only what it lacks; but rows come from this call only. After the first round, with
+    one new token that replaced a rejected one:
+
+        text                 [5, 6, 7, 9]
+        cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
+        shortened            [5, 6, 7]
+        new_ids              [9]                 and then the next draft
+
+    An empty cache is types.SimpleNamespace(ids=[]). The other arguments, and the list of new tokens
+    to return, are those of speculative_9.
     """
     raise NotImplementedError
 
@@ -121,18 +109,5 @@ def block_11(draft, p, q, sample, accept):
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
     min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
-    """
-    raise NotImplementedError
-
-
-def drafter_13(n_vocab, sample):
-    """A drafter of your own design: an object with n_vocab, prefill(ids, target_cache) and
-    propose(ids, k).
-
-    It guesses how a text goes on, from the text alone. prefill begins a text, with all of the
-    prompt but its last token; the target's cache is for heads like EAGLE's. propose gets the whole
-    text each time, and returns a list of up to k tokens and q, an array [number of tokens,
-    n_vocab]: row i is the distribution that token i was sampled from. A token that was chosen
-    without chance has a one-hot row; sample(q) -> token makes random ones.
     """
     raise NotImplementedError

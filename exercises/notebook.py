@@ -138,7 +138,7 @@ class UncachedModel:
 
 
 class CachedModel(UncachedModel):
-    """A model in the form of catch_up_8: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
+    """A model in the form of cached_14: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
     new_ids to cache.ids.
     """
 

@@ -82,18 +82,6 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return text
 
 
-def catch_up_8(ids, cache, n_last, forward):
-    """Read the ids that the cache lacks, in one call of forward(new_ids, cache). Shortens
-    cache.ids before. Returns the rows of the last n_last ids, [n_last, n_vocab].
-    """
-    # Keep what the two share, but none of the last n_last ids: their rows come from this call.
-    n_kept = min(len(cache.ids), len(ids) - n_last)
-    while cache.ids[:n_kept] != ids[:n_kept]:
-        n_kept -= 1
-    del cache.ids[n_kept:]
-    return forward(ids[n_kept:], cache)[-n_last:]
-
-
 def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Decode as speculative_9, with a cache for each model. Returns the new tokens, a list:
     n_tokens of them, or fewer if the token `end` comes.
@@ -154,34 +142,3 @@ def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab
             # Here S is 0 only if P[t] = 1 and p = q. Then P[t + 1] is 1, too, but for rounding: the
             # loop has ended before.
             return t, sample(lacking / S if S > 0 else p[t])
-
-
-def drafter_13(n_vocab, sample):
-    """Make a drafter, an AfterTheSame, for a vocabulary of n_vocab tokens."""
-    return AfterTheSame(n_vocab, sample)
-
-
-class AfterTheSame:
-    """Drafts what followed the last token before: one of its successors, at random."""
-
-    def __init__(self, n_vocab, sample):
-        self.n_vocab, self.sample = n_vocab, sample
-
-    def prefill(self, ids, target_cache):
-        """Begin a text. There is nothing to do: `propose` gets the whole text."""
-
-    def propose(self, ids, k):
-        """Draft up to k tokens after ids, each at random from those that followed the token before
-        it earlier in the text. Returns (draft, a list, and q, [len(draft), n_vocab]).
-        """
-        draft, q = [], np.zeros((0, self.n_vocab))
-        for _ in range(k):
-            text = ids + draft
-            # each token that followed the last token of the text earlier in the text
-            successors = [after for before, after in zip(text, text[1:]) if before == text[-1]]
-            if not successors:
-                break
-            counts = np.bincount(successors, minlength=self.n_vocab)
-            q = np.vstack([q, counts / counts.sum()])
-            draft.append(self.sample(q[-1]))
-        return draft, q

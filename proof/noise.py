@@ -484,7 +484,8 @@ def factory(real: Any, followed: dict) -> type:
             branch().stop("it seeds its random numbers while it runs: make the generator before")
         return Source(real(*args, **kwargs), followed)
 
-    return type(real.__name__, (), {"__new__": make})
+    bases = (real,) if isinstance(real, type) else ()
+    return type(real.__name__, bases, {"__new__": make})
 
 
 def for_numbers(real: Callable, name: str) -> Callable:

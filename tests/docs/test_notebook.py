@@ -19,7 +19,7 @@ CODE = [cell for cell in CELLS if cell["cell_type"] == "code"]
 SOURCES = ["".join(cell["source"]) for cell in CODE]
 PROSE = "\n".join("".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "markdown")
 GUESSES = ["match", "replace_from_p"]
-TO_WRITE = [*GUESSES, "residual_3", "one_token_6", "verify_7", "speculative_9", "catch_up_8"]
+TO_WRITE = [*GUESSES, "residual_3", "one_token_6", "verify_7", "speculative_9"]
 TO_WRITE += ["cached_14", "speedup_5"]
 P, Q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
 

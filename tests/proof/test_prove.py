@@ -1,6 +1,7 @@
 """The referee: right rules and loops are exact, wrong ones wrong, and no others exact."""
 
 import json
+import random
 
 import numpy as np
 import own_loops as loops
@@ -38,7 +39,7 @@ def functions_of(module, *helpers):
 
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
 LATER = ["legacy", "wrong_where", "coins_of_one_digit"]  # parts of others, or tried alone
-WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "absolute", "is_one_hot", *LATER)
+WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "is_one_hot", *LATER)
 HELPERS = "verify choice stored remembered rest_of seeded_by Unusual".split()
 REFUSED = functions_of(undecidable_samplers, *HELPERS)
 
@@ -152,6 +153,39 @@ def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
     result = prove(box)
     assert result["verdict"] == "undecidable" and "too little" in result["reason"]
     assert result["distance"] > 1e-4
+
+
+def test_an_error_in_rare_branches_is_no_wrong_text():
+    def rule(draft, p, q, sample, accept):
+        rare = np.array([1 - 5e-5, *[5e-8] * 1000])
+        if sample(rare / rare.sum()):
+            raise ValueError
+        return 0, sample(p[0])
+
+    result = prove(rule, RULE_CASES[:3])
+    assert result["verdict"] == "undecidable" and "rare branches" in result["reason"]
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda: abs(np.random.random() - 0.5),
+        lambda: np.random.random().round(),
+        lambda: np.sin(np.random.random(3))[0],
+        lambda: np.random.random(out=np.zeros(3)),
+        lambda: random.choice([]),
+    ],
+)
+def test_what_is_not_followed_is_said_in_words_of_its_own(draw):
+    result = prove(lambda draft, p, q: (0, int(draw() > 0.5)), RULE_CASES[:1])
+    assert result["verdict"] == "undecidable" and "raised" not in result["reason"]
+
+
+def test_a_number_that_is_no_longer_random_equals_a_number():
+    def first_of_equals(draft, p, q):
+        return 0, int(np.argmax(0 * np.random.random(3)))
+
+    assert prove(first_of_equals, RULE_CASES[:1])["verdict"] == "wrong"
 
 
 def test_a_small_difference_is_looked_for_in_more_real_runs():

@@ -3,7 +3,13 @@
 from types import SimpleNamespace
 
 import numpy as np
-from wrong_samplers import rest_of, rule
+from wrong_samplers import (
+    checks_only_the_first_draft,
+    counts_after_a_rejection,
+    rest_of,
+    rule,
+    wrong_where,
+)
 
 from exercises import solutions
 
@@ -33,11 +39,6 @@ def loop(verify=right_rule, keep=lambda draft, n, token: [*draft[:n], token], cl
     return speculative
 
 
-def first_draft_only(draft, p, q, sample, accept):
-    n, token = right_rule(draft[:1], p[:2], q, sample, accept)
-    return (len(draft), sample(p[-1])) if draft and n else (n, token)
-
-
 def residual_of_the_first_place(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
         if not accept(p[i, x] / q[i, x]):
@@ -52,23 +53,9 @@ def one_coin_for_the_product(draft, p, q, sample, accept):
     return 0, sample(rest_of(p[0], q[0]))
 
 
-def counts_after_a_rejection(draft, p, q, sample, accept):
-    coins = [accept(p[i, x] / q[i, x]) for i, x in enumerate(draft)]
-    n = sum(coins)
-    return n, sample(p[-1] if n == len(draft) else rest_of(p[n], q[n]))
-
-
 def one_kept_at_most(draft, p, q, sample, accept):
     n, token = right_rule(draft, p, q, sample, accept)
     return (n, token) if n in (0, 1, len(draft)) else (1, token)
-
-
-def stops_verifying(after):
-    def verify(draft, p, q, sample, accept):
-        n, token = right_rule(draft[:after], p[: after + 1], q, sample, accept)
-        return (len(draft), sample(p[-1])) if n == after < len(draft) else (n, token)
-
-    return verify
 
 
 def ignores_the_end(target, draft_model, ids, n_tokens, K, sample, accept, end):
@@ -80,7 +67,7 @@ WRONG = {
     "a rejection discards the accepted tokens, too": loop(
         keep=lambda draft, n, token: [*draft[:n], token] if n == len(draft) else [token]
     ),
-    "only the first draft is checked": loop(first_draft_only),
+    "only the first draft is checked": loop(checks_only_the_first_draft),
     "the residual is that of place 0": loop(residual_of_the_first_place),
     "one coin for the product of ratios": loop(one_coin_for_the_product),
     "no correction after a partial acceptance": loop(
@@ -91,8 +78,8 @@ WRONG = {
         keep=lambda draft, n, token: [*draft[:n], token, *draft[n + 1 :]]
     ),
     "one is kept at most on a rejection": loop(one_kept_at_most),
-    "the third draft is not verified": loop(stops_verifying(2)),
-    "the fourth draft is not verified": loop(stops_verifying(3)),
+    "the third draft is not verified": loop(wrong_where(lambda draft, i, p: i > 1)),
+    "the fourth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 2)),
     "the bonus is left out": loop(keep=lambda draft, n, token: draft[:n] or [token]),
 }
 

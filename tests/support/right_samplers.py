@@ -105,11 +105,6 @@ def keeps_nothing(draft, p, q, sample, accept):
     return 0, sample(p[0])
 
 
-def redrafts(draft, p, q, sample, accept):
-    """Throws the draft away and samples the whole round from p of the empty draft."""
-    return [sample(p[0])]
-
-
 def with_a_rng(draft, p, q, rng):
     for i, x in enumerate(draft):
         if rng.random() >= p[i, x] / q[i, x]:

@@ -2,9 +2,7 @@
 raise or hang."""
 
 import copy
-import os
 import random
-import secrets
 import sys
 import time
 
@@ -125,8 +123,6 @@ def compares_two_numbers(draft, p, q):
 
 sampled_normally = verify(lambda: abs(np.random.normal()), choice)
 coins_of_the_clock = verify(lambda: time.perf_counter_ns() % 1000 / 1000, choice)
-coins_of_the_system = verify(lambda: int.from_bytes(os.urandom(4), "big") / 2**32, choice)
-coins_of_secrets = verify(lambda: secrets.randbelow(10**6) / 10**6, choice)
 coins_of_a_system_generator = verify(random.SystemRandom().random, choice)
 coins_in_turn = verify(stored, choice)
 coins_remembered = verify(remembered, choice)
@@ -134,7 +130,6 @@ products = verify(lambda: random.random() * random.random(), choice)
 copies_a_generator = verify(lambda: copy.deepcopy(np.random.default_rng()).random(), choice)
 hashes = verify(lambda: hash(random.random()) % 997 / 997, choice)
 sorted_coins = verify(lambda: sorted([random.random(), random.random()])[1] * 1.0, choice)
-means = verify(lambda: (random.random() + random.random()) / 2, choice)
 
 
 def rewinds(draft, p, q):
@@ -156,11 +151,8 @@ def seeded_by(seed):
 
 BITS = np.random.get_bit_generator()
 BITS_STATE = BITS.state
-PYTHON_STATE = random._inst.getstate()
 seeds_the_instance = seeded_by(lambda: random._inst.seed(3))
 seeds_by_the_class = seeded_by(lambda: random.Random.seed(random._inst, 0))
-sets_the_instance = seeded_by(lambda: random._inst.setstate(PYTHON_STATE))
-seeds_numpys_instance = seeded_by(lambda: np.random.mtrand._rand.seed(0))
 sets_the_bit_generator = seeded_by(lambda: setattr(BITS, "state", BITS_STATE))
 replaces_choice = seeded_by(lambda: setattr(np.random, "choice", lambda n, p: int(p.argmax())))
 

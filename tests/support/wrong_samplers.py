@@ -31,11 +31,6 @@ def is_one_hot(q):
     return q.max() == 1
 
 
-def absolute(p, q):
-    rest = abs(p - q)
-    return rest / rest.sum() if rest.sum() > 0 else p
-
-
 def without_the_rejected(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
         if not accept(p[i, x] / q[i, x]):
@@ -45,19 +40,12 @@ def without_the_rejected(draft, p, q, sample, accept):
 
 
 replacement_from_p = rule(replace=lambda p, q: p)
-replacement_from_q = rule(replace=lambda p, q: q)
 residual_cut_to_the_support_of_q = rule(replace=cut)
-residual_of_absolute_values = rule(replace=absolute)
-residual_of_q_minus_p = rule(replace=lambda p, q: rest_of(q, p))
 greedy_replacement = rule(replace=lambda p, q: np.eye(len(p))[rest_of(p, q).argmax()])
-squared_residual = rule(replace=lambda p, q: rest_of(p, q) ** 2 / (rest_of(p, q) ** 2).sum())
 always_accepts = rule(coin=lambda p, q, x: 1.0)
 accepts_by_p = rule(coin=lambda p, q, x: p[x])
-ratio_turned_round = rule(coin=lambda p, q, x: q[x] / p[x] if p[x] else 1.0)
-root_of_the_ratio = rule(coin=lambda p, q, x: (p[x] / q[x]) ** 0.5)
 lenient = rule(coin=lambda p, q, x: 1.1 * p[x] / q[x])
 greedy_acceptance = rule(coin=lambda p, q, x: float(x == p.argmax()))
-accepts_where_p_is_larger = rule(coin=lambda p, q, x: float(p[x] >= q[x]))
 nearly_one_is_one = rule(coin=lambda p, q, x: 1.0 if p[x] > 0.98 * q[x] else p[x] / q[x])
 nearly_equal_is_equal = rule(
     coin=lambda p, q, x: 1.0 if abs(p - q).max() < 1e-3 else p[x] / q[x],
@@ -68,14 +56,6 @@ wrong_for_one_hot_q_only = rule(
 )
 wrong_for_zeros_in_p_only = rule(coin=lambda p, q, x: max(p[x], 0.01) / q[x])
 wrong_for_five_tokens_only = rule(replace=lambda p, q: p if len(p) == 5 else rest_of(p, q))
-
-
-def wrong_at_the_fifth_draft_only(draft, p, q, sample, accept):
-    if len(draft) == 5 and accept(1.0):
-        return rule(replace=lambda a, b: p[4] if np.array_equal(a, p[4]) else rest_of(a, b))(
-            draft, p, q, sample, accept
-        )
-    return rule()(draft, p, q, sample, accept)
 
 
 def wrong_where(condition):
@@ -99,6 +79,9 @@ wrong_for_token_3_of_4 = wrong_where(lambda draft, i, p: i == 1 and draft[1] == 
 wrong_for_four_tokens_without_two_drafts = wrong_where(
     lambda draft, i, p: len(p) >= 4 and len(draft) != 2
 )
+wrong_at_the_fifth_draft = wrong_where(lambda draft, i, p: i == 4)
+wrong_at_the_fifth_draft_of_three_tokens = wrong_where(lambda draft, i, p: i == 4 and len(p) == 3)
+checks_only_the_first_draft = wrong_where(lambda draft, i, p: i > 0)
 wrong_for_tiny_probabilities = wrong_where(lambda draft, i, p: 0 < p[draft[i]] < 1e-3)
 
 
@@ -107,21 +90,10 @@ def bonus_from_the_row_before(draft, p, q, sample, accept):
     return (n, sample(p[n - 1])) if n == len(draft) else (n, token)
 
 
-def bonus_from_q(draft, p, q, sample, accept):
-    n, token = rule()(draft, p, q, sample, accept)
-    return (n, sample(q[-1])) if n == len(draft) else (n, token)
-
-
 def rows_of_the_first_draft(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
         if not accept(p[0, x] / q[0, x] if q[0, x] else 1.0):
             return i, sample(rest_of(p[i], q[i]))
-    return len(draft), sample(p[-1])
-
-
-def checks_only_the_first_draft(draft, p, q, sample, accept):
-    if not accept(p[0, draft[0]] / q[0, draft[0]]):
-        return 0, sample(rest_of(p[0], q[0]))
     return len(draft), sample(p[-1])
 
 
