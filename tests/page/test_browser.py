@@ -553,11 +553,11 @@ def test_each_colour_has_one_meaning_and_bars_keep_theirs_where_colours_are_forc
         assert of(f"rect.drawn.{area}", "fill") == colour
     colours = "all => all.map(e => getComputedStyle(e).color)"
     assert of("#text .correction", "color") not in page.locator(".rejected").evaluate_all(colours)
-    bars = "[...document.querySelectorAll('.strip i, .swatch, .riders > span, .weights')]"
-    grounds = f"{bars}.map(e => getComputedStyle(e).background)"
-    plain = page.evaluate(grounds)
+    bars = page.locator(".strip i, .swatch, .riders > span, .weights, .bars > i, .pieces > i")
+    grounds = "all => all.map(e => getComputedStyle(e).background)"
+    plain = bars.evaluate_all(grounds)
     page.emulate_media(forced_colors="active")
-    assert page.evaluate(grounds) == plain and len({*plain}) > 5
+    assert bars.evaluate_all(grounds) == plain and len({*plain}) > 5
     # underlined is what the large model writes itself, and nothing else
     ground = of("body", "backgroundColor")
     for kind, is_own in (("correction", True), ("draft", False), ("rejected", False)):
