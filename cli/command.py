@@ -58,14 +58,9 @@ def say(*lines: str) -> None:
         print(*map(printable, lines), sep="\n", file=sys.stderr)
 
 
-def unknown(kind: str, word: str, names: Iterable[str], moved: dict[str, str] = {}) -> ValueError:
-    """The error for a word that is none of the names. It says the closest of them.
-
-    moved: {name that another command has now: how to call it there}
-    """
+def unknown(kind: str, word: str, names: Iterable[str]) -> ValueError:
+    """The error for a word that is none of the names. It says the closest of them."""
     name = word.lower().replace("-", "_").strip("_/")
-    if name in moved:
-        return ValueError(f"{kind} {word}: it is now python main.py {moved[name]}")
     known = {shown.lower().strip("-/"): shown for shown in names}
     starts = [other for other in known if name and other.startswith(name)]
     close = starts[:3] or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
@@ -107,7 +102,7 @@ def read(flag: inspect.Parameter, text: str) -> Any:
 
 
 def split(
-    words: list[str], flags: dict[str, inspect.Parameter], moved: dict[str, str]
+    words: list[str], flags: dict[str, inspect.Parameter], commands: Iterable[str]
 ) -> tuple[list[str], dict[str, str]]:
     """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
@@ -126,7 +121,7 @@ def split(
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
         if flag not in flags:
-            raise unknown("flag", name, [f"--{name}" for name in flags], moved)
+            raise unknown("flag", name, [*(f"--{name}" for name in flags), *commands])
         if not equals:
             given = "True" if flags[flag].annotation is bool else next(rest, None)
             if given is None:
@@ -152,10 +147,12 @@ def help_page(command: Callable, first: Callable) -> str:
     return page
 
 
-def call(command: Callable, words: list[str], first: Callable, moved: dict[str, str]) -> None:
-    """Call a command with the words of a command line, or print its help."""
+def call(command: Callable, words: list[str], first: Callable, commands: Iterable[str]) -> None:
+    """Call a command with the words of a command line, or print its help. The first of the commands
+    has no name to begin with, so a word that is none of its flags, --version, may be another one.
+    """
     flags = flags_of(command)
-    plain, texts = split(words, flags, moved if command is first else {})
+    plain, texts = split(words, flags, commands if command is first else ())
     if "help" in texts:
         print(help_page(command, first))
         return
@@ -181,11 +178,9 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
 
 
-def run(words: list[str], commands: dict[str, Callable | str], moved: dict[str, str]) -> int:
+def run(words: list[str], commands: dict[str, Callable | str]) -> int:
     """Run the command that the words begin with, or the first of `commands` if they begin with a
     flag. Returns the exit code; prints an error of the user's.
-
-    moved: {flag of the first command that has left it: the command line to use instead}
     """
     try:
         words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
@@ -194,7 +189,7 @@ def run(words: list[str], commands: dict[str, Callable | str], moved: dict[str, 
             command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words, first, moved)
+            call(command, words, first, commands)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
@@ -208,7 +203,7 @@ def run(words: list[str], commands: dict[str, Callable | str], moved: dict[str, 
         return 2
 
 
-def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> None:
+def run_program(commands: dict[str, Callable | str]) -> None:
     """Run the command line of this process, and end the process with the exit code of `run`."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
@@ -216,7 +211,7 @@ def run_program(commands: dict[str, Callable | str], moved: dict[str, str]) -> N
     sys.stderr = sys.stderr or open(os.devnull, "w")
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # what the terminal cannot write becomes "?"
     warnings.showwarning = print_note  # type: ignore[assignment]
-    code = run(sys.argv[1:], commands, moved)
+    code = run(sys.argv[1:], commands)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -70,7 +70,7 @@ def test_there_is_no_circle():
 PLAIN = """
 import sys, main
 from cli.command import run
-assert run(["--json", "--n_tokens_to_generate=3"], main.COMMANDS, main.MOVED) == 0
+assert run(["--json", "--n_tokens_to_generate=3"], main.COMMANDS) == 0
 print(*(getattr(module, "__file__", None) for module in sys.modules.values()), sep="\\n")
 """
 

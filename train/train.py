@@ -736,4 +736,4 @@ def head(
 
 if __name__ == "__main__":
     commands = [tokenizer, target, samples, draft, head]
-    run_program({command.__name__: command for command in commands}, {})
+    run_program({command.__name__: command for command in commands})

@@ -53,7 +53,6 @@ def frame(file: str, *, size: int = 1, width: int = 2):
 
 
 COMMANDS = {"paint": paint, "frame": frame, "main": "main"}
-MOVED = {"brush": "frame FILE"}
 
 
 def outcome(*words):
@@ -62,7 +61,7 @@ def outcome(*words):
     errors = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stderr", errors)
-        code = run([*words], COMMANDS, MOVED)
+        code = run([*words], COMMANDS)
     said = errors.getvalue()
     if code == 0:
         assert said == ""
@@ -118,8 +117,8 @@ def test_a_text_is_text_whatever_it_looks_like(text):
     ("--widht 3", "unknown flag '--widht': expected --width"),
     ("--quiet", "unknown flag '--quiet': expected one that --help lists"),
     ("--bru\x1b[2Jsh", r"unknown flag '--bru\x1b[2Jsh': expected one that --help lists"),
-    ("--brush=3", "flag --brush: it is now python main.py frame FILE"),
-    ("frame --brush=3", "unknown flag '--brush': expected one that --help lists"),
+    ("--frame", "unknown flag '--frame': expected frame"),
+    ("frame --frame", "unknown flag '--frame': expected one that --help lists"),
     ("frame", "frame: missing a required argument: 'file'; try --help"),
     ("frame a b", "frame a b: too many positional arguments; try --help"),
     ("nothing", "unknown command 'nothing': expected one that --help lists"),
@@ -132,7 +131,7 @@ def test_help_is_the_docstring_with_the_flags(capsys):
     pages = []
     for words in (["--help"], ["-h"], ["help", "paint"], ["paint", "a", "--width", "3", "-h"]):
         called.clear()
-        assert run(words, COMMANDS, MOVED) == 0 and not called
+        assert run(words, COMMANDS) == 0 and not called
         pages.append(capsys.readouterr().out)
     assert {*pages} == {pages[0]}
     assert pages[0].splitlines() == [
@@ -144,7 +143,7 @@ def test_help_is_the_docstring_with_the_flags(capsys):
 
 
 def test_a_flag_that_a_command_does_not_describe_means_what_it_means_for_the_first(capsys):
-    assert run(["frame", "--help"], COMMANDS, MOVED) == 0
+    assert run(["frame", "--help"], COMMANDS) == 0
     assert capsys.readouterr().out.splitlines() == [
         "Frame a file.", "", "Flags:",
         "    --size (1): of the frame", "    --width (2): in metres",
@@ -166,22 +165,15 @@ def test_every_command_describes_each_of_its_flags_once(program, name):
         assert flag.default is not inspect.Parameter.empty
 
 
-def test_generate_names_the_other_commands_and_those_that_have_its_old_flags(program):
+def test_generate_names_the_other_commands(program):
     _, _, others = program("--help").out.partition("Other commands")
     assert {*main.COMMANDS} - {"generate", "version"} <= {*re.findall(r"\w+", others)}
     assert len(flags_of(main.generate)) <= 20
-    for flag, where in main.MOVED.items():
-        assert flag not in flags_of(main.generate)
-        command, *words = where.split()
-        assert command in main.COMMANDS
-        for word in words:
-            assert not word.startswith("--") or word[2:] in flags_of(function_of(command))
-        assert_moved = program(f"--{flag}=x")
-        assert assert_moved.code == 2 and f"python main.py {where}" in assert_moved.err
 
 
 def test_version(program):
     assert program("version").out == main.VERSION + "\n"
+    assert program("--version").err == "error: unknown flag '--version': expected version\n"
 
 
 # ---------------------------------------------------------------- exit codes
@@ -196,7 +188,7 @@ def test_what_its_user_can_put_right_is_one_line(capsys, error, code):
     def broken():
         raise error
 
-    assert run([], {"broken": broken}, {}) == code
+    assert run([], {"broken": broken}) == code
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == (code == 2) and "Traceback" not in err
 
@@ -206,7 +198,7 @@ def test_a_bug_keeps_its_traceback():
         {}["a"]
 
     with pytest.raises(KeyError):
-        run([], {"broken": broken}, {})
+        run([], {"broken": broken})
 
 
 @given(st.text(st.characters(exclude_categories=())))
