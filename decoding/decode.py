@@ -7,7 +7,6 @@ print(decode(rounds, encoder)["text"])
 """
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from operator import itemgetter
@@ -136,25 +135,12 @@ def begin(
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
     drafter = make_drafter(draft, target, to_probs, rng)
-    warn_of_limits(draft, min(len(ids) + n_tokens, target.config.n_ctx), K)
     next_K: Any = K
     if K == "auto":
         from decoding.auto_k import AutoK
 
         next_K = AutoK()
     return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)
-
-
-def warn_of_limits(draft: Any, length: int, K: int | str) -> None:
-    """Warn where a draft will propose less than was asked for: fewer than K tokens, or none near
-    the end of a text of this length.
-    """
-    n_places = getattr(draft.config, "n_places", None) if draft else None
-    if n_places and isinstance(K, int) and K > n_places:
-        warnings.warn(f"this draft has {n_places} heads, so it drafts {n_places} tokens, not {K}")
-    if draft and length > draft.config.n_ctx + 2:  # the last token is the target's own
-        n_ctx = draft.config.n_ctx
-        warnings.warn(f"the draft reads {n_ctx} tokens, prompt included: after these it is silent")
 
 
 def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> dict[str, Any]:

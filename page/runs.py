@@ -15,7 +15,6 @@ from decoding.decode import (
     encode_prompt,
     make_drafter,
     timed,
-    warn_of_limits,
 )
 from page.report import run_data
 from page.rounds import RecordingRng, noted
@@ -137,10 +136,8 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     tell: sends the page a line, tell(row=the first turn) and tell(done=, total=) after each;
         without a line, it raises an error if nobody waits any more
     """
-    target, draft, encoder = pair
+    target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
-    length = min(len(ids) + settings["n_tokens_to_generate"], target.config.n_ctx)
-    warn_of_limits(draft, length, settings["K"])
     other = settings | {"temperature": 0.0 if settings["temperature"] else RANDOM}
     runs: list[dict] = []
     n_turns = N_TURNS

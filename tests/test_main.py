@@ -166,20 +166,6 @@ def test_a_model_that_may_not_be_read(cli, pair, unreadable, name):
     assert f"error: {pair / '17M' / name}: Permission denied" in done.err
 
 
-# ---------------------------------------------------------------- drafts that end early
-
-
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize(
-    "n, note", [(33, ""), (34, "note: the draft reads 40 tokens"), (1000, "the draft reads 40")]
-)
-def test_a_draft_whose_context_ends_before_the_text_is_noted(cli, n, note):
-    """The target has 64 positions, and the prompt 9 tokens."""
-    done = cli("--prompt", PROMPT, "--n_tokens_to_generate", n, "--draft_model_size=short")
-    assert (done.code, done.err.count("\n")) == (0, bool(note)) and note in done.err
-    assert not cli("--prompt", PROMPT, "--n_tokens_to_generate", n).err
-
-
 # ---------------------------------------------------------------- the embedded pair
 
 

@@ -29,11 +29,6 @@ def test_a_race_has_the_texts_of_its_command(pair, as_json, name):
         assert named <= data["words"].keys()
 
 
-def test_a_draft_that_proposes_less_than_K_is_noted(pair):
-    with pytest.warns(UserWarning, match="the draft reads 40 tokens"):
-        raced(pair, draft_model_size="short", n_tokens_to_generate=50)
-
-
 def test_both_decoders_take_turns_and_the_median_turn_is_shown(pair, monkeypatch):
     """The turns' times are made up: those of the second are in the middle."""
     ratios = iter([1, 5, 2, 4, 3] * 2)
