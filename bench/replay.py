@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from json import dumps, loads
 
 from bench.benchmark import read_list
-from bench.intervals import ratio, ratio_interval
+from bench.intervals import ratio
 from bench.table import markdown_table, number
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
@@ -23,7 +23,6 @@ from gpt2 import Model
 from utils import get_backend, load_models
 
 DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
-OUTPUTS = ("output", "completion", "response")  # fields of what other programs write
 COLUMNS = ("draft", "K", "acceptance_rate", "tokens_per_target_pass")
 
 
@@ -43,7 +42,7 @@ def replay(
         python main.py replay texts.jsonl --draft_model_size 0.7M-17M,ngram
 
     FILE holds the lines that batch wrote, or those of any program: JSON objects with a prompt and
-    an output (or completion, or response).
+    an output.
 
     Flags:
         draft_model_size: names in models_dir, folders, or ngram, separated by commas
@@ -72,10 +71,10 @@ def replay(
 
 
 def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
-    """Read (prompt, text) of each line of a file, as token ids. Equal ones count once: they tell
-    nothing new. Raises ValueError for a line without them, or a file without lines.
+    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line without
+    them, or a file without lines.
     """
-    texts: dict[tuple, tuple[list[int], list[int]]] = {}
+    texts: list[tuple[list[int], list[int]]] = []
     for n, line in enumerate(read_lines(path), 1):
         try:
             record = loads(line)
@@ -85,19 +84,18 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
                 written = next(record[name] for name in DECODERS if record.get(name))
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
             else:
-                output = next(record[name] for name in OUTPUTS if name in record)
                 prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
-                text = encoder.encode(output)
+                text = encoder.encode(record["output"])
             are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in prompt + text)
             if not prompt or not text or not are_ids:
                 raise ValueError("no text, or ids of another vocabulary")
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
-            expected = f"expected what batch writes, or a JSON object with prompt and {OUTPUTS[0]}"
+            expected = "expected what batch writes, or a JSON object with prompt and output"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
-        texts[(*prompt, None, *text)] = prompt, text
+        texts.append((prompt, text))
     if not texts:
         raise ValueError(f"{path}: expected texts, a JSON object a line")
-    return [*texts.values()]
+    return texts
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
@@ -154,17 +152,12 @@ def rounds_along(drafts: list[tuple[int, int]], K: int) -> Iterator[tuple[int, i
 
 
 def replay_row(drafts_of_texts: list[list[tuple[int, int]]], K: int) -> dict:
-    """Return the figures of all texts for one K, {column: value}, with their 95 % intervals."""
-    rounds = [list(rounds_along(drafts, K)) for drafts in drafts_of_texts]
-    n_tokens, n_passes = list(map(len, drafts_of_texts)), list(map(len, rounds))
-    examined = [sum(n for n, _ in of_text) for of_text in rounds]
-    accepted = [sum(n for _, n in of_text) for of_text in rounds]
+    """Return the figures of all texts for one K, {column: value}."""
+    rounds = [one for drafts in drafts_of_texts for one in rounds_along(drafts, K)]
+    examined, accepted = zip(*rounds)
+    n_tokens = sum(map(len, drafts_of_texts))
     return {
-        "tokens": sum(n_tokens),
+        "tokens": n_tokens,
         "acceptance_rate": ratio(accepted, examined),
-        "tokens_per_target_pass": ratio(n_tokens, n_passes),
-        "intervals": {
-            "acceptance_rate": ratio_interval(accepted, examined, most=1),
-            "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
-        },
+        "tokens_per_target_pass": n_tokens / len(rounds),
     }

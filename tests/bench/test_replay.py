@@ -56,7 +56,7 @@ def test_a_draft_model_is_silent_after_its_context(pair):
 
 
 def test_texts_of_another_program(replayed):
-    lines = [{"prompt": "the ", "completion": text} for text in ("the cat the cat the cat", "in")]
+    lines = [{"prompt": "the ", "output": text} for text in ("the cat the cat the cat", "in")]
     rows = replayed(lines, K="1..3")
     assert [row["K"] for row in rows] == [1, 2, 3] * 2
     assert max(row["acceptance_rate"] for row in rows if row["draft"] == "ngram") > 0.5
@@ -86,10 +86,3 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
 def test_what_cannot_be_tried_is_refused(replayed, flags, shown):
     with pytest.raises(ValueError, match=shown):
         replayed([{"prompt": "a", "output": "b"}], **flags)
-
-
-def test_equal_texts_count_once(replayed):
-    """Six of them would have an interval, as if they were independent."""
-    line = {"prompt": "the ", "completion": "the cat the cat the cat"}
-    (once,), (often,) = (replayed(n * [line], K="2", draft_model_size="ngram") for n in (1, 6))
-    assert once == often and once["intervals"]["tokens_per_target_pass"] is None
