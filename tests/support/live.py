@@ -107,10 +107,3 @@ def serve():
     yield call
     for served in running:
         served.stop()
-
-
-def data_of(path):
-    """The JSON in a page."""
-    begin = '<script type="application/json" id="data">'
-    _, _, rest = path.read_text(encoding="utf-8").partition(begin)
-    return json.loads(rest.partition("</script>")[0], parse_constant=pytest.fail)
