@@ -62,6 +62,13 @@ def test_texts_of_another_program(replayed):
     assert max(row["acceptance_rate"] for row in rows if row["draft"] == "ngram") > 0.5
 
 
+def test_a_table_for_people(pair, tmp_path, capsys):
+    path = tmp_path / "texts.jsonl"
+    path.write_text('{"prompt": "a", "output": "b a b a"}\n{"settings": {}, "error": "too long"}\n')
+    replay(str(path), models_dir=str(pair), K="2", draft_model_size="ngram")
+    assert capsys.readouterr().out.startswith("| draft | K | acceptance | tokens/pass |\n")
+
+
 @pytest.mark.parametrize("line", [
     "hello", "[1]", "{}", '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
     '{"prompt": "a", "output": ""}', '{"settings": {}, "speculative": {"token_ids": [1]}}',
