@@ -71,8 +71,8 @@ def replay(
 
 
 def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
-    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line without
-    them, or a file without lines.
+    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line
+    without them, or a file without lines.
     """
     texts: list[tuple[list[int], list[int]]] = []
     for n, line in enumerate(read_lines(path), 1):

@@ -24,7 +24,6 @@ Run = dict[str, Any]
 Runs = list[list[Run]]
 DRAFTING = 0.9  # of the rounds must draft K tokens: the formula is about a drafter that always does
 LEAST_VERIFY_COST = 0.95  # K + 1 rows take no less time than one; the rest is noise
-N_GRAM = 8  # so many tokens that occur again are a loop, not a coincidence
 
 
 def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, Any]:
@@ -66,7 +65,6 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         **dict.fromkeys(reasons),
         "intervals": intervals,
         "withheld": reasons,
-        "repetition": repetition([text for repeats in runs for text in repeats[0]["texts"]]),
     }
 
 
@@ -137,17 +135,3 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     if drafted.count(K) < DRAFTING * len(drafted):
         return "too few of its rounds drafted K tokens"
     return "v is withheld" if why_no_verify_cost(v) else None
-
-
-def repetition(texts: list[list[int]]) -> float | None:
-    """Return the fraction of the 8-grams of texts that occurred before in their text.
-
-    >>> repetition([[1, 2] * 10, [3] * 7])
-    0.8461538461538461
-    """
-    repeated, n_grams = [], []
-    for ids in texts:
-        grams = [tuple(ids[i : i + N_GRAM]) for i in range(len(ids) - N_GRAM + 1)]
-        repeated.append(len(grams) - len({*grams}))
-        n_grams.append(len(grams))
-    return ratio(repeated, n_grams)

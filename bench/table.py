@@ -27,7 +27,6 @@ LEGEND = """\
 - a: the acceptance rate. c, v: the time to draft a token, and of the target's pass over K + 1
   tokens, in passes over one
 - predicted: the speedup that follows from a, c and v"""
-REPETITIVE = 0.2  # of the 8-grams of a text: such a text is easier to draft than it should be
 
 
 def number(value: float | int | str | None) -> str:
@@ -104,14 +103,10 @@ def label(settings: dict) -> str:
 
 
 def remarks(rows: list[dict]) -> list[str]:
-    """Return a line for each reason for which figures are withheld, and for texts full of loops."""
+    """Return a line for each reason for which figures are withheld."""
     reasons = Counter(
         f"- {HEADINGS[column]} –: {reason}"
         for row in rows
         for column, reason in row["withheld"].items()
     )
-    lines = [f"{reason} ({n} of {len(rows)} rows)" for reason, n in reasons.items()]
-    loops = sum((row["repetition"] or 0) >= REPETITIVE for row in rows)
-    if loops:
-        lines.append(f"- a fifth or more of the 8-grams repeat in {loops} of {len(rows)} rows")
-    return lines
+    return [f"{reason} ({n} of {len(rows)} rows)" for reason, n in reasons.items()]

@@ -38,7 +38,6 @@ def test_a_row_from_known_runs():
         "verify_cost": 1.2,
         "predicted": pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.25 + 1.2)),
         "withheld": {},
-        "repetition": 0,
     }
     assert {name: found[name] for name in expected} == expected
     assert found["intervals"]["speedup"] == pytest.approx([2, 2])

@@ -26,7 +26,6 @@ def row(draft="eagle", K=2, speedup=1.5, weights="checkpoint", **more):
         "verify_cost": 1.2,
         "intervals": {"speedup": (1.4, 1.6)},
         "withheld": {},
-        "repetition": 0.0,
         "settings": settings | {"repeats": 3, "backend": "numpy"},
         "machine": {"cpu": "a CPU", "threads": 2, "date": "today"},
     } | more
@@ -46,12 +45,11 @@ def test_cells_and_the_fastest_K_of_each_draft_in_bold():
     assert "- speedup –: its interval contains 1 (1 of 4 rows)" in lines
 
 
-def test_figures_that_are_not_real_and_texts_full_of_loops_are_labelled():
+def test_figures_that_are_not_real_are_labelled():
     settings = row()["settings"] | {"weights": "random", "synthetic_acceptance": 0.8}
     text = to_markdown([row(settings=settings)])
     assert text.startswith("**random weights, synthetic acceptance 0.8: the texts mean nothing**")
     assert "random weights" in draw([row(settings=settings)])
-    assert "8-grams repeat in 1 of 2 rows" in to_markdown([row(repetition=0.2), row()])
 
 
 def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
