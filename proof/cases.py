@@ -113,7 +113,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 4, two tokens", random_model(15, 2), random_model(16, 2), 4),
     rule_case("K = 5, no zeros", random_model(15, 2), random_model(16, 2), 5),
     rule_case("K = 5", random_model(5, 2), at_times_certain, 5),
-    rule_case("K = 5, three tokens", random_model(7, 3, 1), random_model(8), 5),
+    rule_case("K = 5, three tokens", random_model(7), random_model(8, 3, 1), 5),
 ]
 
 LOOP_CASES = [

@@ -309,41 +309,47 @@ def confirm(
     Adds "runs", "measured", "z_right" and "z_yours" to its first_wrong. Returns what speaks against
     the enumeration, or "".
     """
-
-    def z(frequency: float, probability: float) -> float:
-        """The distance of a frequency from a probability, in standard errors."""
-        variance = max(probability * (1 - probability), 1 / n_runs)
-        return (frequency - probability) / (variance / n_runs) ** 0.5
-
-    n_runs = N_RUNS
-    visible = lambda wrong: z(wrong["yours"], wrong["right"])
+    visible = lambda pair: z(pair[1]["yours"], pair[1]["right"], N_RUNS)
     found = [(case, r["first_wrong"]) for case, r in zip(cases, results) if r["first_wrong"]]
-    easily = [(case, wrong) for case, wrong in found if visible(wrong) > 15]
-    case, wrong = (easily or [max(found, key=lambda pair: visible(pair[1]))])[0]
-    yours, right, beginning = wrong["yours"], wrong["right"], tuple(wrong["text"])
-    if visible(wrong) < 8 and form is rule_text:  # whose runs are short
-        n_runs *= 5
-    if visible(wrong) < 8:
+    easily = [pair for pair in found if visible(pair) > 15]
+    case, wrong = easily[0] if easily else max(found, key=visible)
+    yours, right = wrong["yours"], wrong["right"]
+    # the runs of a rule are short
+    n_runs = 5 * N_RUNS if visible((case, wrong)) < 8 and form is rule_text else N_RUNS
+    if z(yours, right, n_runs) < 8:
         return f"{yours:.4f} for {right:.4f} is too little to be seen in {n_runs:,} real runs"
-    n_hits = 0
-    for _ in range(n_runs):
-        branch = RealBranch()
-        try:
-            text, _ = form(call, case, branch)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
-            return f"with real random numbers it raised {describe_error(error, None)}"
-        while len(text) < len(beginning) and text == beginning[: len(text)]:
-            text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
-        n_hits += text[: len(beginning)] == beginning
-    measured = n_hits / n_runs
-    z_right, z_yours = z(measured, right), z(measured, yours)
+    try:
+        measured = frequency(form, call, case, to_probs, tuple(wrong["text"]), n_runs)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        return f"with real random numbers it raised {describe_error(error, None)}"
+    z_right, z_yours = z(measured, right, n_runs), z(measured, yours, n_runs)
     wrong |= dict(runs=n_runs, measured=measured, z_right=z_right, z_yours=z_yours)
     if abs(z_right) >= 5 and abs(z_yours) <= 4:
         return ""
     differs = f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
     return f"{differs}: it keeps state, has a fixed seed, or was not followed rightly"
+
+
+def z(frequency: float, probability: float, n_runs: int) -> float:
+    """The distance of a frequency from a probability, in standard errors."""
+    variance = max(probability * (1 - probability), 1 / n_runs)
+    return (frequency - probability) / (variance / n_runs) ** 0.5
+
+
+def frequency(
+    form: Callable, call: Callable, case: Case, to_probs: Callable, beginning: Text, n_runs: int
+) -> float:
+    """How often a text begins so, in runs with real random numbers."""
+    n_hits = 0
+    for _ in range(n_runs):
+        branch = RealBranch()
+        text, _ = form(call, case, branch)
+        while len(text) < len(beginning) and text == beginning[: len(text)]:
+            text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
+        n_hits += text[: len(beginning)] == beginning
+    return n_hits / n_runs
 
 
 def names_of(function: Callable) -> set[str]:
