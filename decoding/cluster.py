@@ -12,6 +12,7 @@ import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -48,8 +49,8 @@ def interrupts_held() -> Iterator[None]:
 
 @contextmanager
 def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[Any]]]:
-    """Yield a function like map, whose calls run on the workers of a cluster; results come in the
-    order of the items. Raises ValueError if no worker is to be had, or an item killed its workers.
+    """Yield a function like map, whose calls run on the workers of a cluster: map_on_workers.
+    Raises ValueError if no worker is to be had.
 
     address: tcp://HOST:8786, of a scheduler; or local:N for N processes here, which end with the
     block
@@ -81,18 +82,24 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
             expected = "expected local:N or a running scheduler with workers"
             raise ValueError(f"--cluster {address}: {reason}; {expected}") from None
 
-        def map_on_workers(function: Callable, items: Iterable) -> Iterator[Any]:
-            try:
-                for future in client.map(function, list(items), pure=False):
-                    yield future.result()
-            except KilledWorker as error:
-                raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
-            except CancelledError:
-                raise ValueError(f"--cluster {address}: the scheduler is gone") from None
-            except RuntimeError as error:
-                if "deserialization" not in str(error):
-                    raise
-                advice = "start it and its workers in this project's folder, with the same packages"
-                raise ValueError(f"--cluster {address}: it cannot read the job; {advice}") from None
+        yield partial(map_on_workers, client, address)
 
-        yield map_on_workers
+
+def map_on_workers(
+    client: Client, address: str, function: Callable, items: Iterable
+) -> Iterator[Any]:
+    """Yield function(item) for each of the items, in their order. Raises ValueError if an item
+    killed its workers, if the scheduler is gone, or if the workers cannot read the function.
+    """
+    try:
+        for future in client.map(function, list(items), pure=False):
+            yield future.result()
+    except KilledWorker as error:
+        raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
+    except CancelledError:
+        raise ValueError(f"--cluster {address}: the scheduler is gone") from None
+    except RuntimeError as error:
+        if "deserialization" not in str(error):
+            raise
+        advice = "start it and its workers in this project's folder, with the same packages"
+        raise ValueError(f"--cluster {address}: it cannot read the job; {advice}") from None
