@@ -8,6 +8,7 @@ import warnings
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +47,6 @@ SUPPORTED = {  # {name in config.json: the values that can be computed}, besides
     "scale_attn_by_inverse_layer_idx": (True, False),
     "add_cross_attention": (False,),
     "quantization_config": (None,),
-    "quantization": (None,),
 }
 
 # ---------------------------------------------------------------- which files
@@ -96,30 +96,28 @@ def read_config(folder: Path) -> Config:
     """Read config.json or hparams.json of a folder: the shape of the model."""
     path = first_of(folder, *CONFIGS)
     values, shape = read_json(path), {}
+
+    def require(is_right: bool, name: str, value: Any, expected: str):
+        if not is_right:
+            raise ValueError(f"{path}: {name} is {value!r}; expected {expected}")
+
     for name, allowed in SUPPORTED.items():
-        if name in values and values[name] not in allowed:
-            raise ValueError(
-                f"{path}: {name} is {values[name]!r}; only GPT-2's {allowed[0]!r} can be computed"
-            )
+        value = values.get(name, allowed[0])
+        require(value in allowed, name, value, f"GPT-2's {allowed[0]!r}")
     for field, (names, least, most) in NUMBERS.items():
         found = [values[name] for name in names if values.get(name) is not None]
         if "model_type" in values:
             found.append(getattr(SIZES["124M"], field))  # what transformers takes by default
         value = found[0] if found else None
-        if type(value) is not int or not least <= value <= most:
-            raise ValueError(
-                f"{path}: {field} is {value!r}; expected a whole number from {least} to {most}"
-            )
+        is_right = type(value) is int and least <= value <= most
+        require(is_right, field, value, f"a whole number from {least} to {most}")
         shape[field] = value
-    if shape["n_embd"] % shape["n_head"]:
-        raise ValueError(f"{path}: n_embd is {shape['n_embd']}; expected a multiple of n_head")
-    if values.get("n_inner") not in (None, 4 * shape["n_embd"]):
-        raise ValueError(f"{path}: n_inner is {values['n_inner']!r}; expected 4 * n_embd")
+    n_embd, n_inner = shape["n_embd"], values.get("n_inner")
+    require(n_embd % shape["n_head"] == 0, "n_embd", n_embd, "a multiple of n_head")
+    require(n_inner in (None, 4 * n_embd), "n_inner", n_inner, "4 * n_embd")
     epsilon = values.get("layer_norm_epsilon", 1e-5)
-    if type(epsilon) not in (int, float) or not 0 < epsilon < 1:
-        raise ValueError(
-            f"{path}: layer_norm_epsilon is {epsilon!r}; expected a small number above 0"
-        )
+    is_right = type(epsilon) in (int, float) and 0 < epsilon < 1
+    require(is_right, "layer_norm_epsilon", epsilon, "a small number above 0")
     exact_gelu = values.get("activation_function") in EXACT_GELU
     return Config(**shape, epsilon=epsilon, exact_gelu=exact_gelu)
 

@@ -18,8 +18,8 @@ from gpt2 import Config
 @pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no /proc on this system")
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_loading_takes_little_more_memory_than_the_weights(tmp_path, dtype):
-    """1.2 times: one tensor at a time is there twice, and its pages in the file count. The embedding
-    is a third of the model, as that of 124M.
+    """1.2 times: one tensor at a time is there twice, and its pages in the file count. Of 124M,
+    too, the embedding is a third.
     """
     config = Config(16000, 64, 512, 8, 6)
     tensors = {name: np.full(shape, 0.1, dtype) for name, shape in config.shapes().items()}

@@ -135,11 +135,11 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     ValueError or TypeError if they are damaged.
     """
     entry = dict(parse_fields(value))
-    shape = []
-    for number, dimension in parse_fields(entry.get(SHAPE, b"")):
-        if number == DIMENSION:
-            # protobuf does not store a field that is 0
-            shape.append(dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0))
+    shape = [
+        dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0)  # protobuf does not store a 0
+        for number, dimension in parse_fields(entry.get(SHAPE, b""))
+        if number == DIMENSION
+    ]
     if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
         shape = shape[1:]
     dtype = TYPES.get(entry.get(DTYPE, 0), f"TensorFlow's {entry.get(DTYPE)}")
@@ -161,9 +161,9 @@ def read_table(path: Path) -> dict[str, Tensor]:
     with blame(path), path.open("rb") as file:
         entries = parse_entries(file.read(INDEX_LIMIT))
         del entries[b""]  # the BundleHeaderProto
-        tensors = [
-            parse_entry(name.decode(), entry, data_of(path)) for name, entry in entries.items()
-        ]
-        table = {common_name(tensor.name): tensor for tensor in tensors}
+        table = {}
+        for key, entry in entries.items():
+            name = key.decode()
+            table[common_name(name)] = parse_entry(name, entry, data_of(path))
     require_contiguous(data_of(path), table.values())
     return table
