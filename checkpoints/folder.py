@@ -95,7 +95,8 @@ def problem_with(folder: Path) -> str:
 def read_config(folder: Path) -> Config:
     """Read config.json or hparams.json of a folder: the shape of the model."""
     path = first_of(folder, *CONFIGS)
-    values, shape = read_json(path), {}
+    values = read_json(path)
+    shape: dict[str, Any] = {}
 
     def require(is_right: bool, name: str, value: Any, expected: str):
         if not is_right:
