@@ -9,7 +9,8 @@ from tqdm import tqdm
 
 from bench.rows import Runs
 from decoding.batching import decode_together
-from decoding.decode import Clocked, make_drafter, timed
+from decoding.clocked import Clocked
+from decoding.decode import make_drafter, timed
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from gpt2 import Model

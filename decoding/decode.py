@@ -8,7 +8,7 @@ print(decode(rounds, encoder)["text"])
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal
 
@@ -180,24 +180,6 @@ def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
             return
         seconds.append(time.perf_counter() - begun)
         yield this_round
-
-
-class Clocked:
-    """Stands for an object, such as a model, one method of which appends its seconds to a list."""
-
-    def __init__(self, owner: Any, method: str, seconds: list[float]):
-        self.owner, self.method, self.seconds = owner, method, seconds
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self.owner, name)
-        return partial(self.call, value) if name == self.method else value
-
-    def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
-        """Call the method, and note how long it took."""
-        begun = time.perf_counter()
-        result = function(*arguments, **named)
-        self.seconds.append(time.perf_counter() - begun)
-        return result
 
 
 def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 from checkpoints.registry import MODELS_DIR
-from decoding.decode import Clocked, load_pair, timed
+from decoding.clocked import Clocked
+from decoding.decode import load_pair, timed
 from decoding.theory import speedup
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from checkpoints.registry import MODELS_DIR
 from cli.prompts import STORIES, read_prompts
-from decoding.decode import DECODERS, Clocked, load_pair, timed
+from decoding.clocked import Clocked
+from decoding.decode import DECODERS, load_pair, timed
 from exercises import solutions
 from exercises.checks import CHECKS, UNWRITTEN, check, kept_and_replaced
 from proof.enumerate import Undecidable, distribution, format_row

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
+from decoding.clocked import Clocked
 from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.decode import (
-    Clocked,
     begin,
     decode,
     encode_prompt,

@@ -11,9 +11,9 @@ from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 from decoding import auto_k
 from decoding import decode as module
 from decoding.auto_k import AutoK
+from decoding.clocked import Clocked
 from decoding.coupled import SharedNoise, gumbel_noise, verify_shared_noise
 from decoding.decode import (
-    Clocked,
     begin,
     compare,
     decode,
