@@ -23,16 +23,6 @@ def path(tmp_path):
     return tmp_path / "pytorch_model.bin"
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_what_torch_writes(path, old):
-    torch_files.save(path, TENSORS, old)
-    table = read_table(path)
-    assert list(table) == list(TENSORS)
-    for name, array in TENSORS.items():
-        np.testing.assert_array_equal(table[name].read(np.float32), array)
-    assert table["a"].offset == table["again"].offset  # one storage, mapped where it lies
-
-
 @pytest.mark.oracle
 @pytest.mark.parametrize("old", [False, True])
 def test_what_torch_itself_writes(path, old):
