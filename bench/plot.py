@@ -1,5 +1,6 @@
 """The picture of a benchmark, an SVG file: speedup against K, with intervals."""
 
+from collections.abc import Callable
 from html import escape
 
 from bench.table import CASE, HEADINGS, label
@@ -34,6 +35,20 @@ def lines_of(rows: list[dict]) -> dict[str, list[dict]]:
     return lines
 
 
+def axes(Ks: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
+    """A line for each half of a speedup, with its number; the numbers K below them."""
+    parts = []
+    for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
+        y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
+        parts.append(f'<line class="{name}" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(
+            f'<text class="soft end" x="{LEFT - 8}" y="{y + 6:.1f}">{tenths / 10:g}</text>'
+        )
+    for K in Ks:
+        parts.append(f'<text class="soft middle" x="{x_of(K):.1f}" y="{BOTTOM + 24}">{K}</text>')
+    return parts
+
+
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file. A marker is hollow where
     the table withholds the speedup.
@@ -50,15 +65,7 @@ def draw(rows: list[dict]) -> str:
     def y_of(speedup: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
-    parts = []
-    for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
-        y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
-        parts.append(f'<line class="{name}" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(
-            f'<text class="soft end" x="{LEFT - 8}" y="{y + 6:.1f}">{tenths / 10:g}</text>'
-        )
-    for K in Ks:
-        parts.append(f'<text class="soft middle" x="{x_of(K):.1f}" y="{BOTTOM + 24}">{K}</text>')
+    parts = axes(Ks, most, x_of, y_of)
     legend_y = BOTTOM + 84
     for i, (entry, of_line) in enumerate(lines_of(rows).items()):
         first = of_line[0]
