@@ -19,7 +19,7 @@ from exercises import solutions
 from proof.cases import LOOP_CASES, RULE_CASES, Case
 from proof.command import describe
 from proof.enumerate import Undecidable, branches, format_row, take
-from proof.prove import TOLERANCE, prove
+from proof.prove import TOLERANCE, prove, tokens_of
 from sampling import SamplingParams
 
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
@@ -114,7 +114,7 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
 
     def run(rng):
         token, is_draft = answer(p.copy(), q.copy(), rng.sample, rng.accept)
-        return int(token), not is_draft
+        return tokens_of([token], len(p), rng.stop)[0], not is_draft
 
     found = np.zeros((2, len(p)))
     for outcome, branch in branches(run, file_of(answer)):

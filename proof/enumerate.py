@@ -162,6 +162,8 @@ def take(run: Callable[[Branch], Hashable], script: Sequence[Choice], file: str 
     except BaseException as error:
         if branch.probability > RARE and not branch.problem:
             branch.problem = f"it raised {describe_error(error, file)}"
+            if branch.symbolic and isinstance(error, TypeError):
+                branch.problem += "; its random numbers are symbolic, and may not be followed there"
         outcome = None
     finally:
         current = outer
