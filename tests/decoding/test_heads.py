@@ -156,10 +156,8 @@ def test_the_included_heads_agree_with_their_target(kind):
     assert tokens_of(rounds) == tokens_of(begin("autoregressive", target, None, encoder, ids, 30))
 
 
-def test_medusa_is_asked_for_no_more_than_it_has():
+def test_medusa_drafts_no_more_tokens_than_it_has_heads():
     target = tiny_model(1)
-    head = toy_head(MEDUSA, target)
-    with pytest.warns(UserWarning, match="has 2 heads, so it drafts 2 tokens, not 9"):
-        encoder = Encoder(*tiny_vocabulary(), ends=())
-        rounds = list(begin("speculative", target, head, encoder, [1, 2], 9, K=9))
+    encoder = Encoder(*tiny_vocabulary(), ends=())
+    rounds = begin("speculative", target, toy_head(MEDUSA, target), encoder, [1, 2], 9, K=9)
     assert max(len(this_round.draft) for this_round in rounds) == 2
