@@ -131,7 +131,8 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
     if mode == "autoregressive":
         draft_name = "ngram"  # which loads nothing
     names = settings["target_model_size"], draft_name
-    target, draft, encoder = load_pair(*names, models_dir or MODELS_DIR, backend)
+    pair = load_pair(*names, models_dir or MODELS_DIR, backend)
+    target, _, encoder = pair
     lines: list[dict[str, Any]] = [{"settings": job} for job in jobs]
     for line in lines:
         try:
@@ -143,7 +144,7 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
     decoders = DECODERS if mode == "both" else (mode,)
     for decoder in decoders:
         tasks = [
-            partial(decode_job, target, draft, encoder, decoder, line["settings"])
+            partial(decode_job, *pair, decoder, line["prompt_token_ids"], line["settings"])
             for line in readable
         ]
         for line, result in zip(readable, decode_together(tasks, target)):
@@ -167,17 +168,17 @@ def decode_job(
     draft: Any,
     encoder: Any,
     decoder: Any,
+    ids: list[int],
     settings: dict[str, Any],
     batched: Callable = lambda model: model,
     watch: Callable = iter,
 ) -> dict[str, Any]:
-    """Decode the prompt in the settings with one decoder, and return what decoding.decode.decode
-    does. batched: see decoding.batching.decode_together; watch: see decode
+    """Continue the ids of a prompt with one decoder, as the settings say, and return what
+    decoding.decode.decode does. batched: see decoding.batching.decode_together; watch: see decode
     """
     names = ("K", "seed", "stop", "verification", "coupled")
     rounds = begin(
-        decoder, batched(target), batched(draft), encoder,
-        encode_prompt(settings["prompt"], encoder, target), settings["n_tokens_to_generate"],
+        decoder, batched(target), batched(draft), encoder, ids, settings["n_tokens_to_generate"],
         to_probs=sampling_params(settings), **{name: settings[name] for name in names},
     )  # fmt: skip
     return decode(rounds, encoder, watch)

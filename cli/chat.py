@@ -9,7 +9,7 @@ from checkpoints.registry import MODELS_DIR
 from cli import show
 from cli.batch import decode_job
 from cli.command import ERRORS, flags_of, print_error, read, say, unknown
-from decoding.decode import DECODERS, load_pair
+from decoding.decode import DECODERS, encode_prompt, load_pair
 
 try:
     import readline  # noqa: F401, gives input() line editing and a history
@@ -85,11 +85,11 @@ def continue_text(settings: dict[str, Any], prompt: str) -> None:
     """Continue a prompt with each decoder of the mode. Models are loaded again if they changed."""
     names = ("target_model_size", "draft_model_size", "models_dir", "backend")
     target, draft, encoder = load_pair(*(settings[name] for name in names))
+    ids = encode_prompt(prompt, encoder, target)
     for decoder in DECODERS if settings["mode"] == "both" else (settings["mode"],):
         traced = settings["trace"] and decoder == "speculative"
         watch = partial(show.trace if traced else show.stream, encoder, prompt)
-        job = settings | {"prompt": prompt}
-        result = decode_job(target, draft, encoder, decoder, job, watch=watch)
+        result = decode_job(target, draft, encoder, decoder, ids, settings, watch=watch)
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "
         figures += "{tokens_per_target_pass:.2f} tokens per target pass"
         say(f"{decoder}: {figures.format(**result)}")
