@@ -52,29 +52,29 @@ def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
     """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
     have the same distribution as with `verify`; on average at least as many of the draft are kept.
 
-    Claim: given the first t drafted tokens, at least t are accepted with probability P[t]. The
-    proof goes from t = k down to 0. Let S, for this t, be the sum of max(0, P[t] p - q) at the next
-    position. For t = k nothing is drafted there: q = 0, S = P[k], and the coin S / (S + 1 - P[k])
-    is P[k]. If the claim is true for t + 1, the next token x is drafted and accepted with
+    Claim: given the first t drafted tokens, at least t are accepted with probability w[t]. The
+    proof goes from t = k down to 0. Let S, for this t, be the sum of max(0, w[t] p - q) at the next
+    position. For t = k nothing is drafted there: q = 0, S = w[k], and the coin S / (S + 1 - w[k])
+    is w[k]. If the claim is true for t + 1, the next token x is drafted and accepted with
     probability
 
-        q(x) P[t + 1]  =  q(x) min(1, P[t] p(x) / q(x))  =  min(q(x), P[t] p(x)).
+        q(x) w[t + 1]  =  q(x) min(1, w[t] p(x) / q(x))  =  min(q(x), w[t] p(x)).
 
-    Over all x these add up to P[t] - S. In every other case fewer than t + 1 are accepted, and the
-    coin for t is tossed: it adds (1 - P[t] + S) S / (S + 1 - P[t]) = S. The total is P[t].
+    Over all x these add up to w[t] - S. In every other case fewer than t + 1 are accepted, and the
+    coin for t is tossed: it adds (1 - w[t] + S) S / (S + 1 - w[t]) = S. The total is w[t].
 
-    The residual spreads that S over max(0, P[t] p - q). So the next token is x with probability
-    min(q(x), P[t] p(x)) + max(0, P[t] p(x) - q(x)) = P[t] p(x): given that t are accepted, p(x).
+    The residual spreads that S over max(0, w[t] p - q). So the next token is x with probability
+    min(q(x), w[t] p(x)) + max(0, w[t] p(x) - q(x)) = w[t] p(x): given that t are accepted, p(x).
     """
-    P = [1.0]  # the product of the ratios p / q, with a limit of 1 at each position
+    w = [1.0]  # the weights: products of the ratios p / q, limited to 1 at each position
     for i, token in enumerate(draft):
-        P.append(min(1.0, P[-1] * p[i, token] / q[i, token]))
+        w.append(min(1.0, w[-1] * p[i, token] / q[i, token]))
     q = [*q[: len(draft)], 0.0]  # nothing is drafted after the last: there the residual is p
     for t in reversed(range(len(draft) + 1)):  # the longest block first
-        S = np.maximum(P[t] * p[t] - q[t], 0).sum()
-        # P[0] = 1, so the loop ends in a return; and with P[t] = 1 the coin is S / S, or 0 / 0
-        if P[t] == 1 or rng.accept(S / (S + 1 - P[t])):
-            return t, rng.sample(residual(P[t] * p[t], q[t]))
+        S = np.maximum(w[t] * p[t] - q[t], 0).sum()
+        # w[0] = 1, so the loop ends in a return; and with w[t] = 1 the coin is S / S, or 0 / 0
+        if w[t] == 1 or rng.accept(S / (S + 1 - w[t])):
+            return t, rng.sample(residual(w[t] * p[t], q[t]))
 
 
 RULES = {"token": verify, "block": verify_block}  # as --verification names them

@@ -128,17 +128,17 @@ def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab
     """Verify draft tokens as a block. Returns (number accepted, token that follows). The
     arguments are those of verify_7; sample(p) -> token, accept(r) -> bool
     """
-    # P[t]: given the first t drafts, the probability that at least t are accepted
-    P = [1.0]
+    # w[t]: given the first t drafts, the probability that at least t are accepted
+    w = [1.0]
     for i, x in enumerate(draft):
-        P.append(min(1.0, P[-1] * p[i][x] / q[i][x]))
+        w.append(min(1.0, w[-1] * p[i][x] / q[i][x]))
     # The longest block first. After all drafts nothing is drafted, as if q were 0 there.
     for t in range(len(draft), -1, -1):
         q_next = q[t] if t < len(draft) else np.zeros_like(p[t])
-        lacking = np.maximum(P[t] * p[t] - q_next, 0)
+        lacking = np.maximum(w[t] * p[t] - q_next, 0)
         S = lacking.sum()
-        # Sun et al. 2024; sampling.verify_block proves that this coin accepts t or more with P[t].
-        if P[t] == 1 or accept(S / (S + 1 - P[t])):
-            # Here S is 0 only if P[t] = 1 and p = q. Then P[t + 1] is 1, too, but for rounding: the
+        # Sun et al. 2024; sampling.verify_block proves that this coin accepts t or more with w[t].
+        if w[t] == 1 or accept(S / (S + 1 - w[t])):
+            # Here S is 0 only if w[t] = 1 and p = q. Then w[t + 1] is 1, too, but for rounding: the
             # loop has ended before.
             return t, sample(lacking / S if S > 0 else p[t])

@@ -285,7 +285,8 @@ MISTAKES = {
     "draft-one-behind": Mistake(
         what="the draft model reads the newest token only; after a full accept it lacks the one "
         "before",
-        seen_in="no public code; gpt-fast, mlx-lm and lucidrains have a line of code against it",
+        seen_in="ohdearquant/lattice#1396 (an MTP head), lablup/mlxcel#994 (which also lost two "
+        "tokens after a rejection)",
         caught_by=PERFECT,
         changes=LAST_ROWS
         | {
@@ -337,7 +338,7 @@ MISTAKES = {
         verification="block",
         what="a rejected block is continued from norm(max(0, p - q)), the token rule's residual",
         seen_in="vllm-project/vllm-ascend#7807 (with another fault: the token rule's coins)",
-        changes={verify_block: {"residual(P[t] * p[t], q[t])": "residual(p[t], q[t])"}},
+        changes={verify_block: {"residual(w[t] * p[t], q[t])": "residual(p[t], q[t])"}},
         to_probs=SamplingParams(1.5),
         draft_seed=9,
     ),
@@ -349,9 +350,9 @@ MISTAKES = {
     ),
     "block-coin-is-p": Mistake(
         verification="block",
-        what="a shorter block is accepted with P[t], as the whole one is",
+        what="a shorter block is accepted with its weight w[t], as the whole one is",
         seen_in="no public code; easy to make",
-        changes={verify_block: {"accept(S / (S + 1 - P[t]))": "accept(P[t])"}},
+        changes={verify_block: {"accept(S / (S + 1 - w[t]))": "accept(w[t])"}},
     ),
     "block-unclipped": Mistake(
         verification="block",
@@ -359,7 +360,7 @@ MISTAKES = {
         seen_in="no public code; easy to make",
         changes={
             verify_block: {
-                "min(1.0, P[-1] * p[i, token] / q[i, token])": "P[-1] * p[i, token] / q[i, token]"
+                "min(1.0, w[-1] * p[i, token] / q[i, token])": "w[-1] * p[i, token] / q[i, token]"
             }
         },
     ),
