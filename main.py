@@ -77,7 +77,7 @@ def generate(
         mistakes    see known mistakes at work
         benchmark   measure drafts, values of K, temperatures, batches
         replay      count the tokens that drafts would get right in recorded texts
-        download    fetch OpenAI's models
+        download    fetch models from Hugging Face
         check       compare a model's files with what is known of them
 
     Flags:
@@ -94,7 +94,7 @@ def generate(
         temperature: 0 is greedy decoding
         top_k: sample from the top_k most likely tokens; 0 keeps all
         top_p: sample from the fewest most likely tokens that together reach this probability
-        seed: of the random numbers; the same seed and length give the same text
+        seed: of the random numbers; the same command gives the same text, except with K auto
         trace: print the speculative text round by round, every token marked
         stream: print the text while it is written
         json: print one JSON object and nothing else

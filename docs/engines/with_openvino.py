@@ -1,4 +1,4 @@
-"""A pair of models in OpenVINO GenAI, from the folders that `python main.py export` wrote.
+"""A pair of models in OpenVINO GenAI, from folders that `optimum-cli export openvino` wrote.
 
 python docs/engines/with_openvino.py 17M-openvino 0.7M-17M-openvino "Once upon a time"
 """
