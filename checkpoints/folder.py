@@ -64,9 +64,10 @@ def weights_files(folder: Path) -> list[Path]:
     """The files with the weights of a folder, some of which may be missing."""
     note = folder / "checkpoint"  # of TensorFlow, which names the newest
     text = note.read_text(errors="replace") if note.is_file() else ""
-    indexes = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
-    indexes = indexes or [path.stem for path in folder.glob("[!.]*.index")] or ["model.ckpt"]
-    path = first_of(folder, *WEIGHTS, *(f"{name}.index" for name in indexes))
+    newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
+    indexes = [f"{name}.index" for name in newest]
+    indexes = indexes or sorted(path.name for path in folder.glob("[!.]*.index"))
+    path = first_of(folder, *WEIGHTS, *(indexes or ["model.ckpt.index"]))
     if path.suffix == ".index":
         from checkpoints.formats import tf_checkpoint  # here: few folders have one
 

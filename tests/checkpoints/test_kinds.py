@@ -196,7 +196,7 @@ LOADS = {  # {kind: change}
     ),
     "the embedding as head only": tensors(renamed("transformer.wte", "lm_head")),
     # microsoft/DialoGPT, whose users rename it: andreamad8/DialoGPT2-Interact#1
-    "DialoGPT": pytorch(lambda stored: more(lm_head__decoder__weight=WTE)(stored), old=True),
+    "DialoGPT": pytorch(more(lm_head__decoder__weight=WTE), old=True),
     # huggingface/trl: AutoModelForCausalLMWithValueHead
     "a value head": pytorch(more(v_head__summary__bias=np.float32([1]))),
     # ml-explore/mlx#743
@@ -219,9 +219,7 @@ LOADS = {  # {kind: change}
         write("checkpoint", b'model_checkpoint_path: "run1/model-1000"\n'),
     ),
     # GuQiuhan/LLM-Based-Code-Generation-Method-for-Golang-Compiler-Testing: the twins of a Mac
-    "OpenAI's, from a Mac's archive": openai(
-        "model", write("._model.index", b"Mac OS X")
-    ),
+    "OpenAI's, from a Mac's archive": openai("model", write("._model.index", b"Mac OS X")),
     # ---------------- config.json
     # HelgeS/capp-gpt-serve, c0pper/valitutto_gpt2, melanieyes/kieu-gpt2, adsmithhh/gpt2
     "fields that change nothing": config(
@@ -294,7 +292,7 @@ LOADS = {  # {kind: change}
     "RoBERTa's end": words(
         lambda ids: {"</s>" if word == END_OF_TEXT else word: i for word, i in ids.items()}
     ),
-    # a generator of folders in the wild sets it; GPT2Tokenizer does not look at it
+    # a script that writes such folders sets it; GPT2Tokenizer does not look at it
     "lower case": settings(do_lower_case=True, tokenizer_class="GPT2Tokenizer"),
     "saved on Windows": windows,
     # ---------------- ends of a text
@@ -469,7 +467,7 @@ REFUSED = {  # {kind: (change, what is said)}
     "RoBERTa": (
         settings(tokenizer_class="RobertaTokenizer"), "tokenizer_class is 'RobertaTokenizer'"
     ),
-    # 1049224370/haihua_2021, uer/gpt2-chinese-cluecorpussmall
+    # 1049224370/haihua_2021
     "BERT": (
         both(config(tokenizer_class="BertTokenizer"), tokenizer()), "class is 'BertTokenizer'"
     ),
