@@ -75,6 +75,11 @@ def new_file(path: str | Path) -> Iterator[Path]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    if os.path.lexists(path):
-        raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}")
-    temporary.rename(path)
+    try:
+        os.link(temporary, path)  # unlike a rename, a link refuses a name that has appeared since
+    except FileExistsError:
+        raise ValueError(f"{path}: has appeared meanwhile; the result is {temporary}") from None
+    except OSError:  # a disk without links
+        require_new(path)
+        temporary.rename(path)
+    temporary.unlink(missing_ok=True)

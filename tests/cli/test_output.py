@@ -83,3 +83,29 @@ def test_a_folder_that_is_read_only_is_refused_before_the_work(tmp_path, monkeyp
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
     for prepare in (require_new, line_writer):
         assert "a: cannot be written" in refusal(prepare, tmp_path / "a")
+
+
+def test_without_hard_links_too_nothing_is_overwritten(tmp_path, monkeypatch):
+    def link(source, target):
+        if target.name == "mine":
+            target.write_text("mine")
+        raise PermissionError(1, "Operation not permitted")  # such as on FAT
+
+    monkeypatch.setattr(os, "link", link)
+    with new_file(tmp_path / "a") as temporary:
+        temporary.write_text("ours")
+    with pytest.raises(ValueError, match="is there already"), new_file(tmp_path / "mine") as path:
+        path.write_text("ours")
+    assert (tmp_path / "a").read_text() == "ours"
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
+    """Even after everything was looked at: the name is taken and refused in one step."""
+    lexists = os.path.lexists
+    with pytest.raises(ValueError, match="a: has appeared meanwhile"):
+        with new_file(tmp_path / "a") as temporary:
+            temporary.write_text("ours")
+            (tmp_path / "a").write_text("mine")
+            monkeypatch.setattr(os.path, "lexists", lambda path: path != tmp_path / "a")
+    assert lexists(temporary) and (tmp_path / "a").read_text() == "mine"
