@@ -7,6 +7,7 @@ import importlib.util
 import json
 import re
 from collections import defaultdict
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import main
 import sampling
 from cli.command import flags_of
+from proof.enumerate import distribution
 
 ROOT = Path(sampling.__file__).resolve().parent
 FOLDERS = ("*.md", "docs/*.md", "models/*.md", "docs/*.ipynb")
@@ -134,6 +136,26 @@ def speedup(a, K, c, v):
 ])  # fmt: skip
 def test_a_figure_is_what_its_formula_gives(name, figure):
     assert figure in " ".join(text_of(ROOT / "docs" / name).split())
+
+
+def test_the_block_rule_keeps_what_its_page_says():
+    p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
+    drafts = {(0, 0): 4 / 9, (0, 1): 2 / 9, (1, 0): 2 / 9, (1, 1): 1 / 9}
+    means, of_first = [], []
+    for rule in (sampling.verify, sampling.verify_block):
+        kept = {}
+        for draft in drafts:
+            outcomes = distribution(lambda rng: rule(list(draft), p, q, rng)[0])
+            kept[draft] = sum(n * one for n, one in outcomes.items())
+        means.append(Fraction(sum(kept[draft] * drafts[draft] for draft in drafts)))
+        of_first.append(Fraction(kept[0, 0]))
+    (token, block), (token_of_first, block_of_first) = (
+        [one.limit_denominator(100) for one in both] for both in (means, of_first)
+    )
+    text = " ".join(text_of(ROOT / "docs" / "block.md").split())
+    assert f"In the example: {token} tokens, not {block}." in text
+    assert f"of A, A the block rule accepts {block_of_first} on average" in text
+    assert f"the token rule {token_of_first}." in text
 
 
 def test_the_memory_of_the_included_pair_is_that_of_the_faq():

@@ -71,26 +71,6 @@ def test_every_task_has_an_answer_and_the_folded_functions_are_right():
         assert kept + replaced == pytest.approx(np.array(distribution))
 
 
-def test_the_block_rule_keeps_what_its_table_says():
-    from proof.enumerate import distribution
-    from sampling import verify, verify_block
-
-    p, q = np.array([[1, 2]] * 3) / 3, np.array([[2, 1]] * 2) / 3
-    drafts = {(0, 0): 4 / 9, (0, 1): 2 / 9, (1, 0): 2 / 9, (1, 1): 1 / 9}
-    for rule, mean, label in (
-        (verify, 10 / 9, "your rule keeps"),
-        (verify_block, 11 / 9, "both judged together"),
-    ):
-        (row,) = re.findall(rf"(?m)^{label} (.*) \S+$", PROSE)
-        total = 0
-        for (draft, mass), shown in zip(drafts.items(), row.split(), strict=True):
-            outcomes = distribution(lambda rng: rule(list(draft), p, q, rng)[0])
-            kept = sum(n * one for n, one in outcomes.items())
-            assert kept == pytest.approx(float(shown))
-            total += mass * kept
-        assert total == pytest.approx(mean)
-
-
 def test_the_bias_is_what_its_text_says():
     from exercises.notebook import first_token_distribution
 
