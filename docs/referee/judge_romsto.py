@@ -1,8 +1,10 @@
 """CLONE=~/Speculative-Decoding python main.py prove romsto
 
 Judges https://github.com/romsto/Speculative-Decoding: speculative_generate with a sampler and with
-its default, which is greedy.
+its default, which is greedy; and the n-gram drafter with a sampler.
 """
+
+from dataclasses import replace
 
 import numpy as np
 from clone import CASES, CausalLM, program
@@ -13,27 +15,42 @@ from proof.prove import prove
 def referee() -> list[dict]:
     stubs = ["termcolor"]
     theirs = program("sampling.speculative_decoding", stubs)
+    ngram = program("ngram_assisted", stubs)
     processors = program("utils.logits_processor", stubs)
+    cases = [case for case in CASES if case.n_tokens == 3]  # of two tokens none is drafted
     sampling = dict(logits_processor=processors.MultinomialProcessor(1))
 
-    def loop(target, draft_model, ids, n_tokens, K, end=None, given=sampling):
-        ends = -1 if end is None else end
+    def loop(target, draft_model, ids, n_tokens, K, end=None, options=sampling):
         text, _ = theirs.speculative_generate(
             ids,
             CausalLM(draft_model),
             CausalLM(target),
             gamma=K,
             max_gen_len=n_tokens,
-            eos_tokens_id=ends,
-            **given,
+            eos_tokens_id=-1 if end is None else end,
+            **options,
         )
         return text
 
     def default(target, draft_model, ids, n_tokens, K, end=None):
-        return loop(target, draft_model, ids, n_tokens, K, end, given={})
+        return loop(target, draft_model, ids, n_tokens, K, end, options={})
 
+    def ngrams(target, draft_model, ids, n_tokens, K):
+        text, _ = ngram.ngram_assisted_speculative_generate(
+            ids,
+            ngram.OneLevelNGramStorage(2, target.n_vocab),
+            CausalLM(target),
+            gamma=K,
+            max_gen_len=n_tokens,
+            eos_tokens_id=-1,
+            **sampling,
+        )
+        return text
+
+    every_successor_known = [replace(case, prompt=(0, 1, 2, 0)) for case in cases]
     name = "speculative_generate of romsto/Speculative-Decoding"
     return [
-        prove(loop, CASES, f"{name}, MultinomialProcessor"),
-        prove(default, CASES, f"{name}, GreedyProcessor", lambda p: np.eye(len(p))[p.argmax()]),
+        prove(loop, cases, f"{name}, MultinomialProcessor"),
+        prove(default, cases, f"{name}, GreedyProcessor", lambda p: np.eye(len(p))[p.argmax()]),
+        prove(ngrams, every_successor_known, f"ngram_assisted_{name}, MultinomialProcessor"),
     ]

@@ -7,6 +7,7 @@ own. What follows judges the rule alone, and the lossy one that an ensemble weig
     python main.py prove docs/referee/judge_transformers.py:ensemble
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,21 +35,30 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 def referee(settings: dict[str, dict[str, Any]] = SETTINGS) -> list[dict[str, Any]]:
     """Judge generate in each setting. Returns what `prove` returns."""
+    need_transformers()
+    gpt2s = tiny_gpt2(1), tiny_gpt2(2)
+    case = Case("two tiny GPT-2s", *map(as_table, gpt2s), K=2, n_tokens=3, prompt=PROMPT)
+    return [judge(words, *gpt2s, case, **given) for words, given in settings.items()]
+
+
+def need_transformers() -> None:
     if transformers is None:
         how = "pip install --group referee, with pip 25.1 or newer"
-        raise ValueError(f"prove transformers needs torch and transformers: {how}")
+        raise ValueError(f"expected torch and transformers: {how}")
     transformers.logging.set_verbosity_error()
-    return [judge(words, **given) for words, given in settings.items()]
 
 
 def judge(
     words: str,
+    target_model: Any,
+    assistant: Any,
+    case: Case,
     temperature: float = 1.0,
     top_k: int = 0,
     eos_token_id: int | None = None,
     assistant_confidence_threshold: float = 0.0,
 ) -> dict[str, Any]:
-    target_gpt2, assistant = tiny_gpt2(1), tiny_gpt2(2)
+    """Judge generate with two models of transformers; `case` has them as tables."""
 
     def generate(target, draft_model, ids, n_tokens, K, end=None):
         def count(*_):
@@ -59,9 +69,9 @@ def judge(
             num_assistant_tokens_schedule="constant",
             assistant_confidence_threshold=assistant_confidence_threshold,
         )
-        counting = target_gpt2.register_forward_hook(count)
+        counting = target_model.register_forward_hook(count)
         prompt = torch.tensor([ids])
-        text = target_gpt2.generate(
+        text = target_model.generate(
             prompt,
             attention_mask=torch.ones_like(prompt),
             assistant_model=assistant,
@@ -81,10 +91,8 @@ def judge(
             p = np.where(p >= np.sort(p)[-top_k], p, 0)
         return p / p.sum()
 
-    models = as_table(target_gpt2), as_table(assistant)
-    case = Case("two tiny GPT-2s", *models, K=2, n_tokens=3, prompt=PROMPT, end=eos_token_id)
     name = f"generate of transformers {transformers.__version__} with an assistant, {words}"
-    return prove(generate, [case], name, to_probs)
+    return prove(generate, [replace(case, end=eos_token_id)], name, to_probs)
 
 
 def tiny_gpt2(seed: int) -> Any:

@@ -1,0 +1,40 @@
+"""CLONE=~/speculative-decoding python main.py prove lucidrains
+
+Judges speculative_decoding of https://github.com/lucidrains/speculative-decoding (pip install
+einops) without its top-k filter.
+"""
+
+import torch
+from clone import CASES, program
+
+from proof.prove import prove
+
+
+class WithCache:
+    """A model of `prove` whose cache is the tokens that it has read."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def __call__(self, ids, cache=None, **_):
+        known = ids[:, :0] if cache is None else cache[0][..., 0]
+        ids = torch.cat([known, ids[:, known.shape[1] :]], dim=1)
+        rows = self.model(ids[0].tolist())[known.shape[1] :]
+        return torch.tensor(rows).log()[None], (ids[..., None], None)
+
+
+def referee() -> list[dict]:
+    theirs = program("speculative_decoding.speculative_decoding", stubs=["beartype"])
+
+    def loop(target, draft_model, ids, n_tokens, K):
+        text, _ = theirs.speculative_decoding(
+            WithCache(target),
+            WithCache(draft_model),
+            torch.tensor([ids]),
+            len(ids) + n_tokens,
+            gamma=K,
+            filter_thres=0.0,
+        )
+        return text[0].tolist()
+
+    return [prove(loop, CASES, "speculative_decoding of lucidrains/speculative-decoding")]
