@@ -153,7 +153,7 @@ def test_the_block_rule_keeps_what_its_page_says():
         [one.limit_denominator(100) for one in both] for both in (means, of_first)
     )
     text = " ".join(text_of(ROOT / "docs" / "block.md").split())
-    assert f"In the example: {token} tokens, not {block}." in text
+    assert f"the token rule accepts {token} tokens, the block rule {block}." in text
     assert f"of A, A the block rule accepts {block_of_first} on average" in text
     assert f"the token rule {token_of_first}." in text
 
