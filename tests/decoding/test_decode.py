@@ -209,6 +209,18 @@ def test_a_text_that_ends_early_is_a_bug(second, position):
     assert (found["position"], found["verdict"]) == (position, "bug")
 
 
+def test_a_difference_after_a_long_prompt_is_explained_in_a_few_passes():
+    rows = []
+
+    class Counted(TableModel):
+        def read(self, ids, cache, n_last=1):
+            rows.append(n_last)
+            return super().read(ids, cache, n_last)
+
+    explain_difference(Counted(1), [0] * 12, [1, 2, 0], [1, 2, 1, *[0] * 20])
+    assert rows == [*range(1, 10)]
+
+
 def test_rounding_is_a_tie_and_anything_larger_is_not():
     """Two tokens with all but equal logits, whatever passes say: the error is at least that of a
     sum of n_embd products.
