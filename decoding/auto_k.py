@@ -1,10 +1,10 @@
 """Chooses K for each round, the one with the most expected tokens per second (--K auto).
 
 With acceptance rate a, a round of K drafted tokens is expected to yield 1 + a + ... + a**K tokens
-(Leviathan et al. 2023, equation 1). It takes as long as the last rounds with so many drafted tokens
-or, before there are any, what a straight line through the others says. Where drafting does not pay,
-another K is tried now and then. K depends only on the rounds before, so the text has the target's
-distribution, whatever K is; but times decide, so the same seed may give another text.
+(Leviathan et al. 2023, equation 1). Its time is that of the last rounds with so many drafted tokens
+or, before there are any, lies on a straight line through the times of others. Where drafting does
+not pay, a K is tried now and then. K depends only on the rounds before, so the text has the
+target's distribution, whatever K is; but times decide, so the same seed may give another text.
 """
 
 import time
