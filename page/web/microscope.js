@@ -94,6 +94,20 @@ function rowsAt(round, i) {
   return rows.sort((a, b) => last(a) - last(b) || (a.p - a.q) - (b.p - b.q));
 }
 
+// The rule, with the numbers of the word that is cut off most and of the one that lacks most.
+function showRule(rows, isToken) {
+  const most = size => isToken && rows.filter(row => row.id !== null && size(row) > 0).sort((a, b) => size(b) - size(a))[0];
+  const kept = most(({over}) => over), cut = most(({q, both}) => q - both), number = x => (100 * x).toFixed(1);
+  const says = row => row && make("b", `${quoted(row.id)}: small model ${percent(row.q)}, large model ${percent(row.p)}. `);
+  const often = cut && `${number(cut.p)} of every ${number(cut.q)} stay`;
+  put("rule",
+    make("li", swatch("accepted"), says(kept), "A guess that the large model says at least as often ", make("b", "always stays"), "."),
+    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", often), ` (${stayIn(cut.p / cut.q)} in 100), the rest is cut off.`]
+      : "One that it says less often stays in that part of all cases; else it is cut off."),
+    make("li", swatch("residual"), "Then a replacement ", make("b", "fills exactly what is lacking"), ". So each word comes up ",
+      make("b", "as often as from the large model alone"), "."));
+}
+
 // The picture of the rule: p and q as two areas over the same tokens, a row each. What they share
 // is accepted, q’s excess is rejected, and p’s excess is filled from the residual.
 function areas(rows, drafted) {
@@ -102,12 +116,12 @@ function areas(rows, drafted) {
     width: share((to - from) / most), y: share((i + .1) / n), height: share(.8 / n)});
   const outline = name => make("svg:path." + name,
     {d: rows.map((row, i) => `M0 ${i + .1}H${row[name] / most}V${i + .9}H0`).join("")});
-  const hatch = {id: "hatch", width: 7, height: 7, patternUnits: "userSpaceOnUse"};
+  const hatch = {id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse"};
   const drawn = kind => rows.map((_, i) =>
     make("svg:rect.drawn." + kind, {y: share((i + .2) / n), height: share(.6 / n), width: 0}));
   const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most};
   const element = make("svg:svg.areas", {role: "img", "aria-label": "p and q as areas over the same tokens"},
-    make("svg:defs", make("svg:pattern", hatch, make("svg:path.hatch", {d: "M0 7L7 0"}))),
+    make("svg:defs", make("svg:pattern", hatch, make("svg:path.hatch", {d: "M-1 7L7 -1"}))),
     rows.map(({p, q, both}, i) => !drafted ? area("sampled", i, 0, p) : [
       area("accepted", i, 0, both), area("rejected", i, both, q), area("residual", i, both, p)]),
     counts.accepted, counts.residual,
@@ -128,7 +142,8 @@ function showDistributions({round, i, id, kind}) {
   const lack = 1 - round.overlap[i], scale = Math.max(counts.most, 1.3 * lack), darts = make("span.darts", {style: width(lack / scale)});
   const foot = (says, kind, size, ...extra) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
     rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)},
-      kind === "residual" && size(row) > .15 * lack && (row.id === null ? "others" : listed(row.id)))), make("b", percent(lack)), extra)));
+      size(row) > .15 * lack && make("span", row.id === null ? "others" : listed(row.id)))), make("b", percent(lack)), extra)));
+  showRule(rows, drafted && rule === "token");
   put("more",
     make("table", {id: "likely"}, make("thead", make("tr", head("th", "next word"),
       head("th", make("span.line-p"), `the large model says it${P ? ", × P" : ""}`, drafted && [make("span.line-q"), "the small one"]),
@@ -141,10 +156,11 @@ function showDistributions({round, i, id, kind}) {
     drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
 }
 
-// ---------------------------------------------------------------- ten thousand draws
+// ---------------------------------------------------------------- a hundred thousand draws
 
-const N_DRAWS = 10000, DRAW_SECONDS = 2;
-let drawing = null;
+const N_DRAWS = 100000, DRAW_SECONDS = 2, SLIDE_SECONDS = 1.4, SLOW_SECONDS = 1;
+let drawing = null; // the draws that are under way
+const after = seconds => new Promise(done => setTimeout(done, 1e3 * seconds));
 
 // The index of the mass that `at`, from 0 to 1, hits where all of them lie end to end.
 function pick(masses, at) {
@@ -153,61 +169,101 @@ function pick(masses, at) {
   return found < 0 ? masses.findLastIndex(mass => mass > 0) : found;
 }
 
-// Guess from q, accept with what p and q share, else replace from p’s excess: the rule itself, again
-// and again, from when it is first seen on. Counts fill up to p.
+// One draw, the rule itself: a guess from q falls somewhere on its bar. In what p and q share, it
+// stays; beyond, it is cut off, and a dart at `at` of what is lacking hits the word that comes instead.
+function drawOne(rows) {
+  const guess = pick(rows.map(({q}) => q), Math.random()), place = Math.random() * rows[guess].q;
+  if (place < rows[guess].both) return {guess, place};
+  const at = Math.random();
+  return {guess, place, at, instead: pick(rows.map(({over}) => over), at)};
+}
+
+// Two draws that stay and two that are cut off, if there are such, in steps: [words, row, place, kind, at].
+function* slowDraws(rows) {
+  const name = i => make("b", rows[i].id === null ? "another word" : quoted(rows[i].id));
+  const some = range(1000).map(() => drawOne(rows)), stay = some.filter(({at}) => at === undefined);
+  const cut = some.filter(({at}) => at !== undefined);
+  for (const {guess, place, at, instead} of [stay[0], cut[0], stay[1], cut[1]].filter(Boolean)) {
+    yield [["For example: the small model guesses ", name(guess), " …"], guess, place, "guess"];
+    const isCut = at !== undefined;
+    yield [[name(guess), isCut ? " is cut off: here, the small model says it too often …"
+      : [" ", make("span.mark.draft", "stays"), ": up to here, the large model says it as often."]], guess, place, isCut ? "rejected" : "accepted"];
+    if (isCut) yield [["… and the dart hits ", name(instead), ": its ", make("span.mark.correction", "replacement"), "."],
+      instead, rows[instead].p - Math.random() * rows[instead].over, "residual", at];
+  }
+}
+
+// The pieces leave the bars for the rows where they lie end to end.
+function slidePieces(svg) {
+  for (const kind of ["rejected", "residual"]) {
+    const from = svg.querySelectorAll(`rect.${kind}:not(.drawn)`);
+    $("likely").querySelectorAll(`.pieces > .${kind}`).forEach((piece, i) => {
+      const [a, b] = [from[i], piece].map(element => element.getBoundingClientRect());
+      piece.animate({transform: [`translate(${a.x - b.x}px, ${a.y - b.y}px)`, "none"]}, {duration: 1e3 * SLIDE_SECONDS, easing: "ease-in-out"});
+    });
+  }
+}
+
+// Slow draws, then fast ones, from when they are first seen on: counts fill up to p.
 function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
-  const says = make("p.soft", {id: "drawn"}, "The small model guesses, and the guess stays or is replaced, again and again: what comes out?");
-  const name = row => row.id === null ? "another word" : quoted(row.id);
-  const counts = rows.map(() => ({accepted: 0, residual: 0}));
-  let n = 0, last = "";
-  const drawOne = () => {
-    const guess = pick(rows.map(({q}) => q), Math.random()), {q, both} = rows[guess];
-    if (Math.random() * q < both) {
-      counts[guess].accepted++;
-      last = `Last: ${name(rows[guess])} guessed, stays.`;
-    } else {
-      const at = Math.random(), instead = pick(rows.map(({over}) => over), at);
-      if (darts.children.length < 300) darts.append(make("i", {style: {left: share(at)}}));
-      counts[instead].residual++;
-      last = `Last: ${name(rows[guess])} guessed and cut off, ${name(rows[instead])} in its place.`;
-    }
-    n++;
-  };
-  const show = () => {
+  const counts = rows.map(() => ({accepted: 0, residual: 0})), dots = make("svg:g");
+  const dart = (kind, at) => darts.append(make("i" + kind, {style: {left: share(at)}}));
+  const show = n => {
     counts.forEach((count, i) => {
       const [own, other] = [count.accepted, count.residual].map(count => count / N_DRAWS / most);
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
       residual[i].setAttribute("width", share(other));
     });
-    const replaced = sum(counts.map(({residual}) => residual));
+    const replaced = sum(counts.map(({residual}) => residual)), whole = n => n.toLocaleString("en");
     const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
-    put("drawn", make("b", `${n.toLocaleString("en")} draw${n === 1 ? "" : "s"}`), `: ${n - replaced} `, make("span.mark.draft", "stayed"),
-      `, ${replaced} `, make("span.mark.correction", "replaced"), ". ", n < N_DRAWS ? last
-        : make("b", `Each word came up as often as the large model says it, within ${percent(gap)}: the more draws, the closer.`));
+    if (n) put("drawn", make("b", `${whole(n)} draw${n === 1 ? "" : "s"}`), `: ${whole(n - replaced)} `, make("span.mark.draft", "stayed"),
+      `, ${whole(replaced)} `, make("span.mark.correction", "replaced"), ". ", n === N_DRAWS
+        && make("b", `Each word came up as often as the large model says it; chance: within ${(100 * gap).toFixed(2)}\u00a0%.`));
   };
-  const draw = tell => {
-    cancelAnimationFrame(drawing);
-    svg.classList.add("drawing");
+  async function draw(tell) {
+    const mine = drawing = {}, isOver = () => drawing !== mine || !svg.isConnected;
     for (const count of counts) count.accepted = count.residual = 0;
-    darts.replaceChildren();
-    n = 0;
+    show(0);
+    svg.classList.remove("drawing");
+    const clear = () => { dots.replaceChildren(); darts.replaceChildren(); };
+    clear();
+    if (!still.matches) {
+      slidePieces(svg);
+      await after(SLIDE_SECONDS);
+      for (const [says, row, place, kind, at] of slowDraws(rows)) {
+        if (isOver()) return;
+        if (kind === "guess") clear();
+        dots.append(make("svg:circle." + kind, {cx: share(place / most), cy: share((row + .5) / rows.length), r: 8}));
+        if (kind === "residual") dart(".one", at);
+        put("drawn", says);
+        await after(SLOW_SECONDS);
+      }
+      if (isOver()) return;
+      clear();
+    }
+    svg.classList.add("drawing");
     const begin = performance.now();
-    const tick = now => {
-      const part = still.matches ? 1 : (now - begin) / 1e3 / DRAW_SECONDS; // slow at first
-      const due = clamp(Math.ceil(N_DRAWS * part ** 4), 1, N_DRAWS);
-      if (n < due) { while (n < due) drawOne(); show(); }
-      if (n < N_DRAWS && svg.isConnected) drawing = requestAnimationFrame(tick);
-      else tell($("drawn").textContent);
-    };
-    tick(begin);
-  };
-  new IntersectionObserver(([{isIntersecting}], observer) => {
-    if (!isIntersecting) return;
-    observer.disconnect();
-    if (!n) draw(() => {});
-  }, {threshold: .7}).observe(svg);
-  return make("div.row.draws", button("Draw again", "draws", () => draw(announce)), says);
+    for (let n = 0; n < N_DRAWS && !isOver();) {
+      const part = still.matches ? 1 : (performance.now() - begin) / 1e3 / DRAW_SECONDS; // slow at first
+      for (const due = clamp(Math.ceil(N_DRAWS * part ** 4), 1, N_DRAWS); n < due; n++) {
+        const {guess, at, instead} = drawOne(rows);
+        if (at === undefined) counts[guess].accepted++;
+        else counts[instead].residual++;
+        if (at !== undefined && darts.children.length < 300) dart("", at);
+      }
+      show(n);
+      if (!still.matches) await new Promise(requestAnimationFrame);
+    }
+    if (!isOver()) tell($("drawn").textContent);
+  }
+  svg.append(dots);
+  drawing = null;
+  new IntersectionObserver(([{isIntersecting}]) => {
+    if (isIntersecting && !drawing) draw(() => {});
+  }, {threshold: 1}).observe(darts);
+  return make("div.row.draws", button("Draw again", "draws", () => draw(announce)),
+    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess stays or is replaced, again and again: what comes out?"));
 }
 
 // ---------------------------------------------------------------- which decision
@@ -222,17 +278,8 @@ function select(item) {
   put("detail", make("span.soft", tailOf(state.run, item.r, item.i)), " ", make("b", "?"));
   put("because", make("b", listed(item.id)), " ", make("span.verdict." + item.kind, NAMES[item.kind]), " ", explain(item));
   showDistributions(item);
-  $("before").disabled = item.n === 0;
-  $("after").disabled = item.n === items.length - 1;
 }
 
-function stepItem(step) {
-  select(items[selected.n + step]);
-  announce(`${spoken(selected.id)}, ${NAMES[selected.kind]}. ${$("because").textContent}`);
-}
-
-$("before").addEventListener("click", () => stepItem(-1));
-$("after").addEventListener("click", () => stepItem(1));
 $("text").addEventListener("keydown", event => {
   const to = {ArrowRight: selected.n + 1, ArrowLeft: selected.n - 1, Home: 0, End: items.length - 1}[event.key];
   if (!items[to]) return;

@@ -1,26 +1,23 @@
 // ---------------------------------------------------------------- a pass, drawn
-// All weights of the large model come from memory, once for all the words of a pass: the last one of
-// the text, and the guesses behind it, a row each.
+// The weights of the large model are fetched from memory, piece by piece: the first row. Each piece is
+// then used for every word of the pass, a row each: the last one of the text, and the guesses.
 
 // part: of the line of time that it fills; rows: for how many words there is room
-function weightsBar(part = 1, rows = 1) {
-  const riders = make("span.riders");
-  return {riders, key: null, progress: null,
-    element: make("span.weights", {style: {...width(part), minHeight: `calc(${rows} * var(--row))`}}, riders)};
+function weightsBar(says, part = 1, rows = 1) {
+  const riders = make("span.riders"), element = make("span.weights",
+    {style: {...width(part), minHeight: `calc(${rows + 1} * var(--row))`}}, make("span.memory", make("span", says)), riders);
+  element.style.setProperty("--rows", rows);
+  return {riders, progress: null, element};
 }
 const trainOf = (kind, says, bars, gain) => make("div.train." + kind, {"aria-hidden": "true"},
   make("div", make("span.soft", says), gain), make("span.bars", bars));
 
 // Show a moment of a bar: riders [{text, kind}], and progress from 0 to 1.
 function moveBar(bar, riders, progress) {
-  const key = riders.map(({text, kind}) => text + kind).join("|");
-  if (key !== bar.key) {
-    bar.key = key;
-    bar.riders.replaceChildren(...riders.map(({text, kind}) =>
-      make("span", make("span.mark." + kind, bare(text)))));
-  }
+  bar.riders.replaceChildren(...riders.map(({text, kind}) => make("span", make("span.mark." + kind, bare(text)))));
+  [...bar.riders.children].forEach((row, i) => row.style.setProperty("--above", i));
   bar.progress = progress;
-  bar.riders.style.setProperty("--read", share(progress));
+  bar.element.style.setProperty("--read", share(progress));
 }
 
 // ---------------------------------------------------------------- the race
@@ -29,10 +26,6 @@ function moveBar(bar, riders, progress) {
 // on. r is the round; gains, the sources of the tokens that a pass brought.
 
 const race = {lanes: [], time: 0, length: 1, playing: false, frame: null};
-const ROWS_ALONE = 3; // one, and what the processor leaves idle
-const PASS_NAMES = {
-  target: "a pass, as long as was measured", draft: "small model guesses",
-};
 
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
 
@@ -89,8 +82,7 @@ function drawLane(lane, run) {
     return kind === "rejected" ? make("span.over", lane.spans[i], lane.spans[own])
       : kind !== "correction" && lane.spans[i];
   });
-  lane.bar = weightsBar(1, lane.kind === "alone" ? ROWS_ALONE : run.settings.K + 1);
-  lane.gain = make("b.gain");
+  lane.bar = weightsBar("", 1, lane.kind === "alone" ? 1 : run.settings.K + 1);
   lane.count = make("span.soft");
   lane.head = make("b.head");
   lane.flag = make("b.flag", {style: at(lane.end / race.length)}, ms(lane.end, 0));
@@ -98,7 +90,7 @@ function drawLane(lane, run) {
     make("span.soft", plainly(run.prompt)), given(body));
   $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h2", lane.name), lane.count),
-    make("div.laid", trainOf(lane.kind, "all weights, from memory", lane.bar.element, lane.gain), make("div",
+    make("div.laid", trainOf(lane.kind, `each fetch used ${lane.kind === "alone" ? "once" : `${run.settings.K + 1} times`}`, lane.bar.element), make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
 }
@@ -111,15 +103,15 @@ function showHeadline(run) {
   const turns = turnsOf(run), all = turns.map(({speedup}) => speedup);
   const isMeasured = all.length > 2;
   put("speedup", make("b", isMeasured ? times(median(all)) : "…"), make("span", isMeasured
-    ? `as fast${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same text" : ""}; middle of `
-      + `${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)})`
-    : "both are taking turns"));
-  put("why", make("b", "Why is it faster? "), `In every pass, all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers) of the large model `
-    + "come from memory. ", make("b", "That takes the time"), ", not the calculation: the processor mostly waits. So a pass over "
-    + `${run.settings.K + 1} words takes `, make("b", isMeasured ? times(1 + run.settings.K * medianOf(turns, "extra")) : "…"),
-  ` as long as over one, not ${run.settings.K + 1} ×: each right guess saves a pass.`);
+    ? `as fast${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same text" : ""}` : "both are taking turns"));
+  const n = run.settings.K + 1, extra = medianOf(turns, "extra");
+  $("race").style.setProperty("--extra", clamp(extra, .01, 1));
+  put("why", make("b", "Why is it faster? "), `Every word needs the same ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers). `
+    + `Fetching them from memory takes most of the time; each further word adds ${isMeasured ? Math.round(100 * extra) : "…"}\u00a0%. So they are `,
+  make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
+  make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
-  put("compare", isOtherText(run) ? "Each side rolls its own dice, so the two texts differ: every word has the same odds in both."
+  put("compare", isMeasured && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? "Each rolls its own dice: two texts, the same odds in both."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
     : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));
 }
@@ -131,9 +123,6 @@ function showRace(run) {
   race.length = Math.max(...race.lanes.map(lane => lane.end)) || 1;
   put("lanes");
   for (const lane of race.lanes) drawLane(lane, run);
-  put("pass-legend",
-    Object.keys(PASS_NAMES).map(kind => make("li", swatch("of-" + kind), PASS_NAMES[kind])),
-    legendOf("draft", "rejected", "correction", "bonus", "target"));
   showHeadline(run);
   press("chance", Number(isByChance(run)));
 }
@@ -151,7 +140,6 @@ function showMoment(time) {
       written += isOwn && !isGuess;
     });
     const done = lane.gains.filter(({element, end}) => !element.toggleAttribute("data-later", end > now));
-    lane.gains.forEach(({element}) => element.toggleAttribute("data-last", element === done.at(-1)?.element));
     lane.count.textContent = `${plural(written, "word")}, ${plural(done.length, "pass")}`;
     lane.head.style.left = share(race.time / race.length);
     lane.flag.hidden = now < lane.end;
@@ -159,7 +147,6 @@ function showMoment(time) {
     const {kind, begin, end, riders} = lane.passes.find(({end}) => end > now) || lane.passes.at(-1);
     const progress = kind === "target" ? (now - begin) / (end - begin) : 0;
     moveBar(lane.bar, riders, progress);
-    lane.gain.textContent = done.at(-1)?.element.firstChild.textContent || "";
   }
   showPlay();
   $("clock").value = 1000 * race.time / race.length;
@@ -205,8 +192,11 @@ function play() {
 
 // ---------------------------------------------------------------- one round in four steps
 
-// step: that is shown, null in the race; wait: milliseconds until the race; bars: a pass with guesses, then those alone in the same time
-const one = {step: 0, timer: null, frame: null, wait: 12000, bars: []};
+// step: that is shown, null in the race; bars: a pass with guesses, then those alone in the same time
+const one = {step: 0, frame: null, bars: []};
+
+const STEP_SECONDS = [2, 3]; // that the guesses and their pass take on the page
+const stayIn = ratio => Math.min(99, Math.round(100 * ratio)); // of 100
 
 // The round that is told: that of the telling rejection, else the first with guesses.
 function toldRound(run) {
@@ -217,7 +207,6 @@ function toldRound(run) {
 
 // Show a step of the round, or the race: its button is pressed, and the next one stands out.
 function showPane(step) {
-  clearTimeout(one.timer);
   one.step = step;
   $("one-round").classList.toggle("room", step === null);
   $("lanes-pane").classList.toggle("room", step !== null);
@@ -230,13 +219,14 @@ function showPane(step) {
 function answerOf(run, round, i, step) {
   const isGuess = i < round.draft.length, kind = kindOf(round, i), isDone = step >= 2;
   if (step < 1) return "";
-  if (i > round.accepted) return isDone ? make("small", "not needed") : "→ …";
-  const verdict = isDone && isGuess && make("b", kind === "draft" ? " ✓" : " ✗");
-  const own = word => ["→ ", make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[word]))];
-  if (!isOtherText(run) || step > 2 && i === round.accepted) return [i < round.tokens.length && own(round.tokens[i]), verdict];
+  if (i > round.accepted) return isDone ? make("small", "discarded") : "→ …";
+  const isChance = isOtherText(run), isOwn = isDone ? i === round.accepted && (!isChance || step > 2) : !isChance;
+  const own = isOwn && i < round.tokens.length
+    && ["→ ", make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[round.tokens[i]]))];
   const ratio = isGuess && Math.min(1, round.p[i] / round.q[i]);
-  return isGuess && ["→ ", make(`span.mark.${isDone ? kind : "ghost"}`, bare(words[round.draft[i]])),
-    i in round.coins && make("small", ratio === 1 ? " always stays" : ` stays in ${Math.min(99, Math.round(100 * ratio))} of 100`), verdict];
+  return [isGuess && (isDone || isChance) && [make("small", "guess: "), make(`span.mark.${isDone ? kind : "ghost"}`, bare(words[round.draft[i]]))],
+    isGuess && isChance && i in round.coins && make("small", ratio === 1 ? " always stays" : ` stays in ${stayIn(ratio)} of 100`),
+    isGuess && isDone && make("b", kind === "draft" ? " ✓" : " ✗ "), own];
 }
 
 // The end of the text before the i-th place of the r-th round.
@@ -246,9 +236,9 @@ function tailOf(run, r, i = 0) {
   return written.length > 50 ? "… " + written.slice(-45).replace(/^\S*\s/, "") : written;
 }
 
-function showLine(run, r, round, step) {
+function showLine(run, r, round, step, guessed) {
   const mark = (kind, text) => [/^ /.test(text) && " ", make("span.mark." + kind, bare(text))];
-  const guesses = round.draft.map((id, i) => mark(step < 2 ? "ghost" : kindOf(round, i), words[id]));
+  const guesses = round.draft.map((id, i) => mark(i >= guessed ? "room" : step < 2 ? "ghost" : kindOf(round, i), words[id]));
   const kept = round.accepted, own = round.tokens.slice(kept).map((_, i) => mark(round.sources[kept + i], round.shown[kept + i]));
   const rejected = kept < round.examined && guesses[kept][1]; // it goes above its replacement
   put("line", make("span.soft", tailOf(run, r)), step < 3 || !own.length ? guesses
@@ -256,7 +246,7 @@ function showLine(run, r, round, step) {
 }
 
 // Words for a step: [heading, text].
-function stepWords(run, round, step) {
+function stepWords(run, round, step, length) {
   const n = round.draft.length, a = round.accepted, all = a === round.examined, isChance = isOtherText(run);
   const small = run.parameters[1]; // look-up has none
   const own = a < round.tokens.length && quoted(round.tokens[a]);
@@ -264,22 +254,22 @@ function stepWords(run, round, step) {
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
     : `The small model says ${quoted(round.draft[a])} in ${percent(round.q[a])} of all cases, the large one `
       + `only in ${percent(round.p[a])}. So it may stay only in `
-      + `${Math.round(100 * round.p[a] / round.q[a])} of 100, and the dice said no.`;
-  const next = `Then the next round begins: press Race, or wait ${one.wait / 1e3} seconds.`;
+      + `${stayIn(round.p[a] / round.q[a])} of 100, and the dice said no.`;
+  const gain = `${plural(round.tokens.length, "word")} in the time of ${length.toFixed(2)} passes alone: ${times(round.tokens.length / length)}.`;
   return [
     ["What happens next?", `The small model${small ? `, of ${(small / 1e6).toPrecision(1)} million weights,` : ""} has quickly guessed `
       + `${plural(n, "word")}: the grey blocks. `
       + "Will the large model write them, too?"],
-    [`One pass checks all ${n}`, `${n + 1} words go through it: the last of the text, and ${plural(n, "guess")}. Behind each, the large model says `
+    [`One pass checks all ${n}`, `${n + 1} words go through it: the last of the text, and ${plural(n, "guess")}, read as if right. Behind each, the large model says `
       + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, it stays only in some cases."
-        : `its own next word. ${n === 1 ? "The first checks the guess" : `The first ${n} check the guesses`}; the last is an extra, if all are right.`)],
+        : `its own next word. ${n === 1 ? "The first checks the guess" : `The first ${n} check the guesses`}; the last is an extra, if all are right.`) + " Behind a wrong guess, its answers are discarded."],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
-        `${why}${a + 1 < n ? " What was guessed behind it is dropped." : ""}`],
+        `${why}${a + 1 < n ? " What stands behind it was read after a wrong word: it is discarded." : ""}`],
     [`One pass, ${plural(round.tokens.length, "word")}`, !own ? "The text ends here."
       : `${all ? `Behind the last guess, the same pass says its own next word, for free: ${own}.`
         : isChance ? `In its place comes ${own}, from the same pass: drawn from what the small model says too seldom.`
-        : `The same pass has already said what belongs there: ${own}.`} ${next}`],
+        : `The same pass has already said what belongs there: ${own}.`} ${gain} To go on, press Race. `],
   ][step];
 }
 
@@ -288,14 +278,14 @@ function drawRound(run, round) {
   const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
   const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
   const whole = Math.ceil(length); // the last pass alone is under way at the end
-  one.bars = [weightsBar((length - drafting) / whole), ...range(whole).map(() => weightsBar(1 / whole, ROWS_ALONE))];
+  one.bars = [weightsBar(["fetched once", make("small", `, used ${n + 1} times`)], (length - drafting) / whole, n + 1),
+    ...range(whole).map(i => weightsBar([i ? "fetched again" : "fetched", make("small", ", used once")], 1 / whole))];
   const [bar, ...alone] = one.bars.map(({element}) => element), answers = make("span.answers");
-  const guess = () => make("i.of-draft", {style: width(drafting / n / whole)});
+  const guesses = round.draft.map(() => make("i.of-draft", {style: width(drafting / n / whole)}));
   put("round-train", trainOf("together", [make("b", "With guesses: "), swatch("of-draft"), "the small model guesses, then ", swatch("of-target"),
-    `one pass: all weights come from memory once, for ${n + 1} words`], [round.draft.map(guess), bar, answers], gains[0]),
-  trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "all weights come from memory for each word, "
-    + "and the next word needs this one first"], alone, gains[1]));
-  return {drafting, length, gains, answers};
+    `one pass: all weights, fetched once for ${n + 1} words`], [guesses, bar, answers], gains[0]),
+  trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "all weights again for each word: the next begins when this one is known"], alone, gains[1]));
+  return {drafting, length, gains, answers, guesses};
 }
 
 function showStep(step, isFirst) {
@@ -303,31 +293,32 @@ function showStep(step, isFirst) {
   if (!round || !round.draft.length) return play(); // nothing was guessed in the whole text
   pause();
   showPane(step);
-  const [heading, text] = stepWords(run, round, step);
+  const n = round.draft.length, {drafting, length, gains, answers, guesses} = drawRound(run, round);
+  const [heading, text] = stepWords(run, round, step, length);
   put("question", heading);
-  put("says", text);
+  put("says", text, isOtherText(run) && step === 3 && make("a", {href: "#decision"}, "See what is lacking."));
   const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens);
   const last = before.length ? words[before.at(-1)] : lastWord(run.prompt);
-  const riders = ridersOf(last, round, round.draft.length, i => step < 2 ? "ghost" : kindOf(round, i));
-  const {drafting, length, gains, answers} = drawRound(run, round);
   cancelAnimationFrame(one.frame);
   const begin = performance.now();
-  const tick = now => { // in the second step, the passes take their time
-    const progress = !step ? 0 : step > 1 || still.matches ? 1 : Math.min(1, (now - begin) / 1800);
-    const time = drafting + progress * (length - drafting); // in passes of the large model alone
-    const shown = progress < 1 ? 0 : step;
-    showLine(run, r, round, shown);
-    answers.replaceChildren(...range(round.draft.length + 1).map(i => make("span", answerOf(run, round, i, shown))));
+  const tick = now => { // guessing, then the passes take their time
+    const part = step > 1 || still.matches ? 1 : clamp((now - begin) / 1e3 / STEP_SECONDS[step], 0, 1);
+    const progress = step ? part : 0, guessed = step ? n : Math.floor(part * n);
+    const time = step ? drafting + part * (length - drafting) : part * drafting; // in passes of the large model alone
+    const shown = part < 1 ? 0 : step;
+    const riders = ridersOf(last, round, n, i => i >= guessed ? "room" : step < 2 ? "ghost" : kindOf(round, i));
+    guesses.forEach((element, i) => element.classList.toggle("room", i >= guessed));
+    showLine(run, r, round, shown, guessed);
+    answers.replaceChildren(...range(n + 1).map(i => make("span", answerOf(run, round, i, shown))));
     one.bars.forEach((bar, i) => moveBar(bar, !i ? riders : time < i - 1 ? [{text: "?", kind: "ghost"}]
       : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
     !i ? progress : clamp(time - i + 1, 0, 1)));
     gains[0].textContent = step > 2 ? "+" + round.tokens.length : "";
     gains[1].textContent = time < 1 ? "" : "+" + Math.floor(time);
-    if (step && progress < 1) one.frame = requestAnimationFrame(tick);
+    if (part < 1) one.frame = requestAnimationFrame(tick);
   };
   tick(begin);
   if (!isFirst) announce(`${heading}. ${text}`);
-  if (step === 3 && !isFirst && !still.matches) one.timer = setTimeout(play, one.wait);
 }
 
 [...$("guide").children].slice(0, 4).forEach((element, i) =>
@@ -335,4 +326,5 @@ function showStep(step, isFirst) {
 $("play").addEventListener("click", () => race.playing ? pause() : play());
 $("clock").addEventListener("input", () => { pause(); showMoment($("clock").value / 1000 * race.length); });
 $("slow").addEventListener("input", showSlowness);
+$("pass-legend").append(...legendOf("draft", "rejected", "correction", "bonus", "target"));
 showSlowness();
