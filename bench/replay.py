@@ -17,7 +17,7 @@ from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
 from cli.prompts import read_lines
 from decoding.decode import HEADS, NGRAM
-from decoding.ngrams import NGramDrafter
+from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
 from utils import get_backend, load_models
@@ -78,9 +78,9 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
     for n, line in enumerate(read_lines(path), 1):
         try:
             record = loads(line)
-            if "error" in record:  # a prompt that batch refused
-                continue
             if "settings" in record:
+                if record.get("error"):  # a prompt that batch refused
+                    continue
                 written = next(record[name] for name in DECODERS if record.get(name))
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
             else:
@@ -119,8 +119,11 @@ def drafts_along(
     """
     ids, n_prompt = prompt + text, len(prompt)
     if model is None:
-        drafter = NGramDrafter(n_vocab)
-        drafts = [drafter.propose(ids[:i], most)[0] for i in range(n_prompt, len(ids))]
+        drafter, string = NGramDrafter(n_vocab), as_string(ids)
+        drafts = [
+            drafter.look_up(ids[:i], string[:i], min(most, len(ids) - i))
+            for i in range(n_prompt, len(ids))
+        ]
         pairs = [[a == b for a, b in zip(draft, text[i:])] for i, draft in enumerate(drafts)]
         agree = [[*same, False].index(False) for same in pairs]
         return list(zip(map(len, drafts), agree))

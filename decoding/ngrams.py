@@ -24,16 +24,17 @@ class NGramDrafter:
         The longest n-gram with a match decides, and of its matches the latest. If fewer than k
         tokens follow the match, they are repeated, as the text may be looping.
         """
-        draft = []
-        string = as_string(ids) if k else ""  # one character for each id
+        draft = self.look_up(ids, as_string(ids), k) if k else []
+        return draft, one_hot(draft, self.n_vocab)
+
+    def look_up(self, ids: list[int], string: str, k: int) -> list[int]:
+        """The tokens that `propose` drafts. string: the ids, as as_string returns them"""
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
             # only matches that end before the last token: a token must follow
             start = string.rfind(string[-n:], 0, len(string) - 1)
             if start >= 0:
-                following = ids[start + n :]
-                draft = (following * k)[:k]
-                break
-        return draft, one_hot(draft, self.n_vocab)
+                return (ids[start + n :] * k)[:k]
+        return []
 
 
 def as_string(ids: list[int]) -> str:

@@ -60,6 +60,8 @@ def test_texts_of_another_program(replayed):
     rows = replayed(lines, K="1..3")
     assert [row["K"] for row in rows] == [1, 2, 3] * 2
     assert max(row["acceptance_rate"] for row in rows if row["draft"] == "ngram") > 0.5
+    with_field = replayed([lines[0] | {"error": None}, lines[1]], K="3,99999999999999999999999")
+    assert [row["tokens"] for row in with_field] == [rows[0]["tokens"]] * 4
 
 
 def test_a_table_for_people(pair, tmp_path, capsys):
@@ -70,7 +72,8 @@ def test_a_table_for_people(pair, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("line", [
-    "hello", "[1]", "{}", '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
+    "hello", "[1]", "{}", '"error"', '["settings", "error"]', '{"prompt": "a", "error": "b"}',
+    '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
     '{"prompt": "a", "output": ""}', '{"settings": {}, "speculative": {"token_ids": [1]}}',
     '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}',
     '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [1.5]}}',
