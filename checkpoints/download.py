@@ -156,7 +156,9 @@ def require_file(reply: requests.Response, resumed: bool):
         raise Missing(f"{reply.request.path_url.rpartition('/')[2]}: the server answers {status}")
     if status != (206 if resumed else 200):
         raise Retry(f"the server answers {status}")
-    if reply.raw.length_remaining is None and not reply.raw.chunked:
-        raise Retry("the server does not say how long the file is, so it may have broken off")
+    if reply.headers.get("Content-Encoding", "identity") != "identity":
+        raise Retry("the server sends the file compressed")
+    if not reply.raw.length_remaining and not reply.raw.chunked:
+        raise Retry("the server does not say how long the file is, or sends an empty one")
     if "html" in reply.headers.get("Content-Type", ""):
         raise Retry("something else came, as where a network wants a login")

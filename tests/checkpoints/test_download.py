@@ -90,6 +90,8 @@ REFUSED = {  # what always goes wrong: what is said, the number of requests
     "sent nowhere": ({"status": 302, "headers": {"Location": "http://[::1/x"}}, "not valid", 1),
     "a login": ({"headers": {"Content-Type": "text/html; charset=utf-8"}}, "login; try again", 6),
     "a broken server": ({"status": 503}, "503; try again", 6),
+    "compressed": ({"headers": {"Content-Encoding": "gzip"}}, "compressed; try again", 6),
+    "nothing in it": ({"content": b""}, "an empty one; try again", 6),
     "always more than there is": ({"length": 100}, "try again", 6),
 }
 
