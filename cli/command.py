@@ -209,6 +209,8 @@ def run_program(commands: dict[str, Callable | str]) -> None:
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
+    # bytes that are no UTF-8 cost their own prompt alone
+    sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # what the terminal cannot write becomes "?"
     warnings.showwarning = print_note  # type: ignore[assignment]
     code = run(sys.argv[1:], commands)

@@ -154,6 +154,13 @@ def test_interrupting_a_pipe_ends_the_session(chat, monkeypatch, error, code):
     assert chat([PROMPT, "/"])[:2] == (code, "")
 
 
+def test_bytes_that_are_no_utf8_cost_their_line_alone(pair):
+    lines = r'printf "a\n\xff\nb\n" | PYTHONIOENCODING=utf-8 "$0" "$@"'
+    done = shell(lines, pair, "chat", LENGTH)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 2
+    assert len(errors_in(done.stderr.decode())) == 1
+
+
 def test_a_full_output_ends_the_session(pair):
     done = shell('printf "a\\nb\\n" | "$0" "$@" >/dev/full', pair, "chat", LENGTH)
     assert done.returncode == 2 and errors_in(done.stderr.decode()) == [
