@@ -122,7 +122,7 @@ def begin(
     if seed < 0:
         raise ValueError(f"seed {seed}: expected 0 or more")
     if K != "auto" and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more, or auto")
+        raise ValueError(f"K = {K}: expected 1 or more")
     if coupled and verification != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
     rng: Any = Rng(seed)

@@ -136,7 +136,7 @@ def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
 @pytest.mark.parametrize(
     "words, fragments",
     [
-        ("--K=0", ["K = 0: expected 1 or more"]),
+        ("--K=0", ["K = 0: expected 1 or more\n"]),
         ("--temperature=nan", ["temperature nan: expected"]),
         ("--json --trace", ["--json: expected no --trace"]),
         (f"--prompt={'x' * 64}", ["64 tokens: expected less than 64"]),
