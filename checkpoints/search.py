@@ -69,5 +69,6 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     state = problem_with(folder) if folder else f"there are {', '.join(sorted(names)) or 'none'}"
     state = state if os.path.isdir(models_dir) else "which is no folder"
     hint = f"fetch it with python main.py download {name}"
-    hint = hint if repository(name) else "use a size that is there, or a folder's path"
+    is_remote = repository(name) and not os.path.isdir(os.path.dirname(name))
+    hint = hint if is_remote else "use a size that is there, or a folder's path"
     raise ValueError(f"no model {name!r} in {models_dir} ({state}): {hint}")

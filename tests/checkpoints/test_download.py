@@ -294,6 +294,13 @@ def test_names_of_hugging_face_lead_to_the_command_that_downloads(tmp_path, name
     assert find_folder(name, tmp_path) == folder
 
 
+def test_a_mistyped_path_is_not_a_name_of_hugging_face(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert refusal(find_folder, "here/x", tmp_path).endswith("or a folder's path")
+    assert refusal(find_folder, "owner/x", tmp_path).endswith("download owner/x")
+
+
 def test_a_file_is_not_a_folder(tmp_path):
     path = write_checkpoint(tmp_path / "model") / "model.safetensors"
     message = refusal(find_folder, str(path), tmp_path)
