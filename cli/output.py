@@ -8,8 +8,8 @@ from pathlib import Path
 
 def require_writable(path: Path) -> None:
     """Raise ValueError if a file cannot be written, or not be made in its folder."""
-    if not os.access(path if path.exists() else path.parent, os.W_OK):
-        raise ValueError(f"{path}: cannot be written: no such folder, or a read-only one")
+    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise ValueError(f"{path}: cannot be written: a folder, or in none that can be written")
 
 
 def require_new(path: str | Path, *endings: str) -> Path:

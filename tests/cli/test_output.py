@@ -75,6 +75,7 @@ def test_names_that_are_refused(tmp_path):
         require_new, tmp_path / "a.txt", ".html"
     )
     assert "a: cannot be written" in refusal(require_new, tmp_path / "none" / "a")
+    assert "cannot be written: a folder" in refusal(line_writer, tmp_path)
     path.symlink_to("nowhere")  # a link that leads nowhere is there, too
     assert "a.html: is there already" in refusal(require_new, path)
 
