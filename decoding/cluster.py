@@ -69,7 +69,7 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
                     raise ValueError("no workers")
                 with interrupts_held():
                     where = LocalCluster(
-                        n,
+                        n_workers=n,
                         threads_per_worker=1,
                         dashboard_address=":0",  # any free port
                         silence_logs=logging.CRITICAL,

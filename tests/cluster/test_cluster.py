@@ -59,6 +59,11 @@ def write(cli, file, tmp_path):
 # ---------------------------------------------------------------- the same as on one machine
 
 
+def test_as_many_workers_as_asked_for():
+    with cluster.connect("local:1") as map_groups:
+        assert len({*map_groups(lambda _: os.getpid(), range(8))}) == 1
+
+
 @pytest.mark.parametrize("n", [1, 2])
 def test_the_file_is_that_of_one_process_but_for_times(write, pair, file, tmp_path, n):
     _, expected = write("here")
