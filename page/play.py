@@ -4,6 +4,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from functools import partial
+from json import dumps
 from typing import Any, Literal
 
 from tqdm import tqdm
@@ -13,7 +14,7 @@ from cli.command import flags_of
 from cli.output import new_file, require_new
 from decoding.decode import begin, load_pair
 from page.report import page_of
-from page.runs import race
+from page.runs import parse, race
 from page.server import LiveServer
 from sampling import SamplingParams
 
@@ -68,6 +69,8 @@ def play(
         stop=stop, verification=verification, coupled=coupled,
     )  # fmt: skip
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
+    if not save:
+        parse(dumps(settings).encode(), settings)  # the same limits as in the form
     defaults = {name: flag.default for name, flag in flags_of(play).items()}
     for name in ALWAYS_NAMED:
         del defaults[name]

@@ -3,9 +3,10 @@
 import shlex
 
 import pytest
+from command_line import assert_refused
 from live import ASKED, RUNS, SETTINGS, raced
 
-from page import runs
+from page import play, runs
 from page.runs import FIELDS, form, parse, read_number
 
 
@@ -98,3 +99,16 @@ def test_a_request_changes_no_setting_but_those_of_the_form():
     changed = {"prompt": "a", "n_tokens_to_generate": 5, "K": 2, "temperature": 1.0, "seed": 3}
     assert parse(body, SETTINGS) == SETTINGS | changed
     assert {*ASKED} == {"prompt", *FIELDS}
+
+
+@pytest.mark.parametrize("flag, said", [
+    ("--K=13", "K 13: expected a number from 1 to 12"),
+    ("--temperature=11", "temperature 11.0: expected a number from 0 to 10"),
+    (f"--prompt={'x' * 4001}", "prompt: expected at most 4000 characters"),
+])  # fmt: skip
+def test_what_the_page_would_refuse_is_refused_at_once(program, pair, monkeypatch, flag, said):
+    def serve(*arguments):
+        raise ValueError("--port: expected no server")
+
+    monkeypatch.setattr(play, "LiveServer", serve)
+    assert_refused(program("play", f"--models_dir={pair}", flag), said)
