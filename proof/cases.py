@@ -133,6 +133,7 @@ LOOP_CASES = [
     Case("K = 3", random_model(1, 3, 1), random_model(2, 3, 1), 3, 4),
     Case("K = 4, two tokens", random_model(1), random_model(2), 4, 2),
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
+    Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
 ]
 
 

@@ -21,7 +21,7 @@ ADAPTERS = Path(__file__).parent.parent / "docs" / "referee"  # of known program
 
 def prove(program: str, *, json: bool = False) -> None:
     """Judge whether a speculative sampler keeps the target's distribution, by taking every branch
-    of its random choices in small cases. Nothing is estimated.
+    of its random choices in small cases. Its distance is not estimated.
 
         python main.py prove mine.py                 its only rule or loop, or verify or speculative
         python main.py prove mine.py:my_sampler      any function of a file
@@ -122,8 +122,9 @@ def describe(result: dict[str, Any]) -> str:
         took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
         rounding = "; float32 rounds as much" if distance > 1e-9 else ""
         figures = f"(largest distance {distance:.0e}{rounding}; {took})"
-        kept = describe_kept(case, case["name"])
-        return f"{name}: EXACT in {len(cases)} cases {figures}.\n{kept}"
+        notes = [f"  Note: {remark}" for remark in result["remarks"]]
+        first = f"{name}: EXACT in {len(cases)} cases {figures}."
+        return "\n".join([first, describe_kept(case, case["name"]), *notes])
     wrong = [case for case in cases if case["first_wrong"]]
     case = next((case for case in wrong if "runs" in case["first_wrong"]), wrong[0])
     first_wrong = case["first_wrong"]
@@ -155,7 +156,7 @@ def describe_wrong(first_wrong: dict[str, Any]) -> str:
 
 def describe_kept(case: dict[str, Any], where: str = "") -> str:
     return (
-        f"  Drafts kept{where and ', ' + where}: {case['kept']:.4f} on average; verify "
-        f"{case['kept_by_verify']:.4f}; the most that keeps a prefix and adds one token "
+        f"  Drafts kept{where and ', ' + where}: {max(case['kept'], 0):.4f} on average; verify "
+        f"{case['kept_by_verify']:.4f}; block verification, the most in a round, "
         f"{case['kept_at_most']:.4f}."
     )

@@ -8,7 +8,7 @@ import inspect
 import operator
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
@@ -187,7 +187,9 @@ def tokens_of(
             return tokens
     except (TypeError, ValueError):
         pass
-    stop(f"{event} {result!r}: expected tokens below {n_vocab}")
+    shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
+    why = "; does a branch end without return?" if result is None else ""
+    stop(f"{event} {shown!r}: expected tokens below {n_vocab}{why}")
 
 
 def round_of(
@@ -198,7 +200,7 @@ def round_of(
     """
     if isinstance(result, tuple) and len(result) == 2:
         (n_accepted,) = tokens_of(result[:1], len(draft) + 1, stop, "it accepts")
-        return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop)
+        return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop, "its next token is")
     tokens = tokens_of(result, n_vocab, stop)
     if not 1 <= len(tokens) <= len(draft) + 1:
         stop(f"it returns {tokens}, expected 1 to {len(draft) + 1} tokens")
@@ -251,10 +253,12 @@ def prove(
         name
         verdict: "exact", "wrong" or "undecidable"
         reason: what stands in the way of a verdict; None unless it is undecidable
+        remarks: what an exact function does besides, such as to keep fewer drafts than verify
         distance: the largest of all cases
         cases: a list of dicts: name, p and q (for the first new token), K, distance, kept,
             kept_by_verify, kept_at_most (mean numbers of drafted tokens in a text), first_wrong,
-            problem; distance, kept, first_wrong and problem are those of `examine`
+            problem; distance, kept, first_wrong and problem are those of `examine`, so that kept is
+            below 0 for a loop with more passes of the target than tokens
         branches, seconds: of all cases
 
     function: a rule (draft, p, q) or a loop (target, draft_model, ids, n_tokens, K). Parameters
@@ -282,6 +286,7 @@ def prove(
             left = min(left, AFTER_FAILURE)
     n_branches = sum(result.pop("branches") for result in results)
     symbolic = any([result.pop("symbolic") for result in results])
+    lengths = [result.pop("length") for result in results]
     problems = [result["problem"] for result in results if result["problem"]]
     wrong = any(result["first_wrong"] for result in results) and STATE not in problems
     if (
@@ -290,15 +295,42 @@ def prove(
         and (doubt := confirm(form, call, cases, results, to_probs))
     ):
         wrong, problems = False, [doubt, *problems]
+    verdict = "wrong" if wrong else "undecidable" if problems else "exact"
     return dict(
         name=name or getattr(function, "__name__", "it"),
-        verdict="wrong" if wrong else "undecidable" if problems else "exact",
+        verdict=verdict,
         reason=problems[0] if problems and not wrong else None,
+        remarks=[*remarks(form, cases, lengths, results)] if verdict == "exact" else [],
         distance=max((r["distance"] for r in results if not r["problem"]), default=None),
         cases=results,
         branches=n_branches,
         seconds=time.perf_counter() - started,
     )
+
+
+def remarks(
+    form: Callable, cases: Sequence[Case], lengths: Sequence[int], results: list[dict]
+) -> Iterator[str]:
+    """Yield in words where an exact function returns more tokens than it was asked for (lengths:
+    the most in each case), and where it does not keep as many drafts as it should.
+    """
+    case, n = max(zip(cases, lengths), key=lambda pair: pair[1] - pair[0].n_tokens)
+    if n > case.n_tokens:
+        asked = f"n_tokens = {case.n_tokens}"
+        yield f"it returns up to {n} tokens for {asked}; the first n_tokens count"
+    least = min(results, key=itemgetter("kept"))
+    if (n_more := -least["kept"]) > TOLERANCE:
+        yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
+        return
+    for sign, key, than, amount in (
+        (-1, "kept_by_verify", "fewer drafts than verify", "few"),
+        (1, "kept_at_most", "more drafts than block verification", "many"),
+    ):
+        excess, worst = max(((sign * (r["kept"] - r[key]), r) for r in results), key=itemgetter(0))
+        if excess > TOLERANCE:
+            why = f"; does it draft too {amount}, or from a stale cache?" * (form is loop_text)
+            figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f}"
+            yield f"it keeps {than}, {figures} ({worst['name']}){why}"
 
 
 def confirm(
@@ -385,14 +417,15 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
 def judge(
     form: Callable, call: Callable, case: Case, to_probs: Callable, file: str | None, most: int
 ) -> dict[str, Any]:
-    """Examine one case. Returns its entry in the result of `prove`, and its numbers of branches
-    and choices.
+    """Examine one case. Returns its entry in the result of `prove`, its numbers of branches and
+    choices, and the length of its longest text.
     """
-    echoes = set()
+    echoes, lengths = set(), {0}
 
     def run(branch: Branch) -> tuple[Text, int]:
         text, n_passes = form(call, case, branch)
         echoes.add(text[: len(case.prompt)] == case.prompt)
+        lengths.add(len(text))
         if form is loop_text and len(text) < case.n_tokens and case.end not in text:
             branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")
         return text, n_passes
@@ -409,6 +442,7 @@ def judge(
         p=p.tolist(),
         q=q.tolist(),
         K=case.K,
+        length=max(lengths),
         **result,
         kept_by_verify=drafts_kept(right, block=False),
         kept_at_most=drafts_kept(right, block=True),

@@ -80,6 +80,7 @@ WRONG = {
     "one is kept at most on a rejection": loop(one_kept_at_most),
     "the third draft is not verified": loop(wrong_where(lambda draft, i, p: i > 1)),
     "the fourth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 2)),
+    "the fifth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 3)),
     "the bonus is left out": loop(keep=lambda draft, n, token: draft[:n] or [token]),
 }
 
@@ -154,7 +155,22 @@ WRONG["if K is more than the text takes all is accepted"] = accepts_if(
     lambda ids, n_tokens, K: K > n_tokens + 1
 )
 OVERDRAFT = loop(clip=lambda K, n: K)  # trims at the end
+
+
+def two_passes_a_round(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    def twice(ids):
+        target(ids)
+        return target(ids)
+
+    return loop()(twice, draft_model, ids, n_tokens, K, sample, accept, end)
+
+
 WRONG["the target's cache keeps what was rejected"] = cached(target_keeps_all, feed_the_last=True)
 WRONG["the target's cache drops one token"] = cached(target_drops_one, feed_the_last=True)
 # of a stale draft model q is still what the drafts were sampled from: exact, but few are kept
 STALE_DRAFT = cached(draft_drops_one)
+WASTEFUL = {  # exact: (part of the remark on it, loop)
+    "a stale cache of the draft": ("fewer drafts than verify, 1.0347 for 1.5972", STALE_DRAFT),
+    "no drafts": ("fewer drafts than verify, 0.0000 for 2.6398", loop(clip=lambda K, n: 0)),
+    "two passes a round": ("more passes of the target than tokens", two_passes_a_round),
+}

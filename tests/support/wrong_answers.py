@@ -6,6 +6,7 @@ import random  # noqa: F401, edited answers use it
 from types import FunctionType
 
 import numpy as np
+from own_loops import STALE_DRAFT
 
 from exercises import solutions as right
 from proof.mistakes import edited as edited_source
@@ -144,14 +145,22 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "half of min(p, q)": (
-            "draft tokens on average, expected",
+            "fewer drafts than verify",
             (
                 "not accept(p[i][x] / q[i][x])",
                 "p[i][x] < 1 and not accept(min(1, p[i][x] / q[i][x]) / 2)",
             ),
             ("q[i]))", "np.minimum(p[i], q[i]) / 2))"),
         ),
-        "three drafts": ("expected", ("    for i", "    draft = draft[:3]\n    for i")),
+        "three drafts": (
+            "fewer drafts than verify",
+            ("    for i", "    draft = draft[:3]\n    for i"),
+        ),
+        "None for the bonus": ("token is None", ("len(draft), sample(p[len(draft)])", "i, None")),
+        "no return": (
+            "None: expected tokens below 3; does a branch",
+            ("return len(draft),", "len(draft),"),
+        ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
     },
     "block_11": {
@@ -168,10 +177,22 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "no end": ('Text "', ("x == end", "False")),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
-        "K is ignored": ("expected", ("min(K,", "min(1,")),
-        "K + 1 drafts": ("expected at most", ("min(K,", "min(K + 1,")),
+        "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
+        "K + 1 drafts": ("does it draft too many", ("min(K,", "min(K + 1,")),
+        "more tokens than asked for": (
+            "it returns up to 2 tokens for n_tokens = 1",
+            ("n_tokens - len(text) - 1)", "max(n_tokens - len(text) - 1, 1))"),
+        ),
+        "replaced in place": (
+            "Total variation distance",
+            (
+                "draft[:n_accepted] + [token]:",
+                "draft[:n_accepted] + [token] + (draft[n_accepted + 1 :] + [sample(p[-1])])"
+                "[: len(draft) - n_accepted]:",
+            ),
+        ),
         "a pass for each place": (
-            "expected",
+            "more passes of the target than tokens",
             ("        # 2.", "        target(ids)\n        # 2."),
         ),
         "no room at last": (
@@ -204,10 +225,11 @@ WRONG = {
         "no function": ("expected a function", 3),
     },
     "verify_7": {
-        "compared": ("draft tokens on average, expected", compare_each),
+        "compared": ("fewer drafts than verify", compare_each),
         "a larger p at last": ("it does not end", waits_for_a_larger_p),
     },
-    "block_11": {"the token rule": ("draft tokens on average, expected", right.verify_7)},
+    "block_11": {"the token rule": ("drafts, expected", right.verify_7)},
+    "cached_14": {"a stale cache of the draft": ("from a stale cache", STALE_DRAFT)},
 }
 for exercise, slips in EDITS.items():
     for slip, (said, *pieces) in slips.items():
