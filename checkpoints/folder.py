@@ -31,12 +31,12 @@ PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training lea
 # causal masks, and heads that a language model does not use
 UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
 
-NUMBERS = {  # {field of gpt2.Config: (its names, the preferred first; the least; the most)}
+NUMBERS = {  # {field of gpt2.Config: (its names, transformers' choice first; the least; the most)}
     "n_vocab": (("vocab_size", "n_vocab"), 2, 10**7),
-    "n_ctx": (("n_positions", "max_position_embeddings", "n_ctx"), 1, 10**7),
-    "n_embd": (("n_embd", "hidden_size"), 2, 10**7),  # one column makes no matrix
-    "n_head": (("n_head", "num_attention_heads"), 1, 10**7),
-    "n_layer": (("n_layer", "num_hidden_layers"), 1, 1000),
+    "n_ctx": (("max_position_embeddings", "n_positions", "n_ctx"), 1, 10**7),
+    "n_embd": (("hidden_size", "n_embd"), 2, 10**7),  # one column makes no matrix
+    "n_head": (("num_attention_heads", "n_head"), 1, 10**7),
+    "n_layer": (("num_hidden_layers", "n_layer"), 1, 1000),
 }
 TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate")
 EXACT_GELU = ("gelu", "gelu_python")

@@ -199,6 +199,8 @@ LOADS = {  # {kind: change}
     "DialoGPT": pytorch(more(lm_head__decoder__weight=WTE), old=True),
     # huggingface/trl: AutoModelForCausalLMWithValueHead
     "a value head": pytorch(more(v_head__summary__bias=np.float32([1]))),
+    # huggingface/transformers#1900: GPT2DoubleHeadsModel
+    "two heads": tensors(more(multiple_choice_head__summary__weight=WTE[:1])),
     # ml-explore/mlx#743
     "no metadata": header(without("__metadata__")),
     # foundation-model-stack/fastsafetensors#96
@@ -213,6 +215,7 @@ LOADS = {  # {kind: change}
     # OpenBMB/ModelCenter#33: 50,258 rows, and 50,257 in the config
     "a row more than the config says": rows(1, n_said=0),
     "a padded embedding": rows(61),
+    # minimaxir/gpt-2-simple
     "gpt-2-simple": openai(
         "model-1000",
         lambda folder: shutil.copy(folder / "model-1000.index", folder / "model-1.index"),
@@ -231,6 +234,10 @@ LOADS = {  # {kind: change}
     "hidden_size": both(
         config_without("n_embd", "n_positions"), config(hidden_size=24, max_position_embeddings=32)
     ),
+    "both names of a number, which disagree": config(
+        hidden_size=24, max_position_embeddings=32, num_attention_heads=2, num_hidden_layers=2,
+        n_embd=48, n_positions=16, n_head=4, n_layer=1,
+    ),
     # marella/gpt-2-ggml: {"model_type": "gpt2"} is all
     "the number of heads left out": config_without("n_head"),
     # Morizeyao/GPT2-Chinese#137, 1049224370/haihua_2021
@@ -238,6 +245,7 @@ LOADS = {  # {kind: change}
     # huggingface/transformers#12004
     "Megatron": config(activation_function="gelu_fast"),
     "Cerebras": config(activation_function="gelu", n_inner=96, attn_pdrop=0.0),
+    # huggingface/transformers#13573
     "Mistral of Stanford": config(
         scale_attn_by_inverse_layer_idx=True, reorder_and_upcast_attn=True
     ),
@@ -245,6 +253,10 @@ LOADS = {  # {kind: change}
     # ---------------- tokenizer
     # stefan-it/german-gpt2#13
     "tokenizer.json, texts": tokenizer(" ".join),
+    # SKaiNET-developers/SKaiNET#858: openai-community/gpt2
+    "tokenizer.json, its model's type left out": both(tokenizer(" ".join), lambda folder: edit_json(
+        folder / "tokenizer.json", lambda json: json | {"model": without("type")(json["model"])}
+    )),
     # dipmukherg/Conditional-Text-Generation
     "tokenizer.json, with added tokens, truncation and padding": both(rows(2), tokenizer(
         added=[USER, PAD], truncation={
@@ -302,7 +314,7 @@ LOADS = {  # {kind: change}
     ),
     "one end": config(eos_token_id=67),
     "no end in generation_config.json": both(
-        write("generation_config.json", {"eos_token_id": None}), config(eos_token_id=[*range(99)])
+        write("generation_config.json", {"bos_token_id": 258}), config(eos_token_id=[*range(99)])
     ),
 }  # fmt: skip
 NOTES = {
@@ -432,7 +444,12 @@ REFUSED = {  # {kind: (change, what is said)}
         "wpe.weight has shape [24, 32]; its config says [32, 24]",
     ),
     "an untied head": (tensors(more(lm_head__weight=WTE + 1)), "lm_head.weight differs"),
+    # huggingface/transformers#11334
     "a classifier": (tensors(more(score__weight=WTE)), "such as 'score.weight'"),
+    # loubnabnl/santacoder-finetuning#20: model_type is gpt2, all heads share keys and values
+    "SantaCoder": (
+        tensors(renamed("attn.c_attn", "attn.q_attn")), "lacks the tensor h.0.attn.c_attn.weight"
+    ),
     # NVIDIA/FasterTransformer#342
     "a pointer for weights": (write("model.safetensors", LFS), "git lfs pull"),
     "a checkpoint of a training": (
@@ -475,6 +492,19 @@ REFUSED = {  # {kind: (change, what is said)}
     # DelgadoPanadero/GPokeT2
     "words between spaces": (
         tokenizer(pre_tokenizer={"type": "WhitespaceSplit"}), "its pre_tokenizer is not GPT-2's"
+    ),
+    # huggingface/tokenizers#1563
+    "all text as one word": (
+        tokenizer(pre_tokenizer={"type": "ByteLevel", "use_regex": False}),
+        "its pre_tokenizer is not GPT-2's",
+    ),
+    # huggingface/transformers#46722: add_bos_token is false
+    "a token before, by a template": (
+        tokenizer(post_processor={
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": END_OF_TEXT}}, {"Sequence": {"id": "A"}}],
+        }),
+        "its post_processor is not GPT-2's",
     ),
     "NFKC": (tokenizer(normalizer={"type": "NFKC"}), "its normalizer is not GPT-2's"),
     "RoBERTa's ends": (
