@@ -5,7 +5,7 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from contextlib import redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from json import dumps
 from pathlib import Path
 from types import ModuleType
@@ -39,7 +39,11 @@ def prove(program: str, *, json: bool = False) -> None:
     Flags:
         json: print one JSON object and nothing else; a list of them for a known program
     """
-    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):  # what the program prints
+    with (
+        open(os.devnull, "w") as nowhere,
+        redirect_stdout(nowhere),  # what the program prints
+        redirect_stderr(sys.stderr),  # which it may replace meanwhile
+    ):
         if re.search(r"\.py(:\w+)?$", program):
             results = [referee.prove(*find(program))]
         elif (adapter := ADAPTERS / f"judge_{program}.py").exists():

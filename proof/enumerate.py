@@ -61,8 +61,8 @@ class Branch:
 
     def stop(self, problem: str) -> NoReturn:
         """Raise Undecidable, and remember it: the examined code may have a bare `except`."""
-        self.problem = self.problem or problem
-        raise Undecidable(problem)
+        self.problem = self.problem or in_line(problem)
+        raise Undecidable(self.problem)
 
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Choose an index in proportion to the weights. The label tells a reader what it was."""
@@ -99,7 +99,7 @@ class Branch:
         """Toss a biased coin, as sampling.Rng.accept does."""
         row = to_row(np.reshape(ratio, -1))
         if row is None or len(row) != 1 or np.isnan(row[0]):
-            self.stop(f"accept({format_row(row)}): expected a number")
+            self.stop(f"accept({format_row(ratio)}): expected a number")
         r = min(max(float(row[0]), 0.0), 1.0)
         return self.choose([r, 1 - r], "coin") == 0
 
@@ -239,5 +239,10 @@ def describe_error(error: BaseException, file: str | None) -> str:
         message = str(error)
     except Exception:
         message = "(without a readable message)"
-    line = " ".join(f"{type(error).__name__}: {message[:300]}{where[:300]}".split())
-    return "".join(filter(str.isprintable, line))
+    return in_line(f"{type(error).__name__}: {message}{where}")
+
+
+def in_line(text: str) -> str:
+    """A text in one line of printable characters; of a long one, the beginning and the end."""
+    line = "".join(filter(str.isprintable, " ".join(text.split())))
+    return line if len(line) <= 600 else f"{line[:300]} ... {line[-300:]}"

@@ -1,5 +1,6 @@
 """The referee: right rules and loops are exact, wrong ones wrong, and no others exact."""
 
+import itertools
 import json
 import random
 
@@ -187,6 +188,18 @@ def test_what_is_not_followed_is_said_in_words_of_its_own(draw):
     assert "followed" in result["reason"] or "a choice among []" in result["reason"]
 
 
+@pytest.mark.parametrize("rule, said", [
+    (lambda draft, p, q: "x" * 10**6, "tokens below 3"),
+    (lambda draft, p, q: itertools.repeat(0), "expected 1 to 2 tokens"),
+    (lambda draft, p, q, sample: (0, sample(p)), "probabilities that sum to 1"),
+    (lambda draft, p, q, accept: (0, int(accept("x" * 10**6))), "accept('xxx"),
+    (lambda draft, p, q, accept: (0, int(accept(p[0]))), "accept([0.5, 0.3, 0.2])"),
+])  # fmt: skip
+def test_a_reason_is_a_line_that_says_what_was_given(rule, said):
+    reason = prove(rule, RULE_CASES[:1])["reason"]
+    assert said in reason and reason.isprintable() and len(reason) < 1000
+
+
 def test_a_number_that_is_no_longer_random_equals_a_number():
     def first_of_equals(draft, p, q):
         return 0, int(np.argmax(0 * np.random.random(3)))
@@ -301,6 +314,7 @@ def test_a_file_may_have_another_encoding(tmp_path):
 
 
 def test_a_file_that_raises_is_one_line(tmp_path):
-    (tmp_path / "bad.py").write_text("import nothing_of_this_name\n")
+    silent = "import os, sys\nsys.stderr = open(os.devnull, 'w')\nimport nothing_of_this_name\n"
+    (tmp_path / "bad.py").write_text(silent)
     code, _, err = run(tmp_path / "bad.py")
-    assert code == 2 and "line 1" in err and err.count("\n") == 1
+    assert code == 2 and "line 3" in err and err.count("\n") == 1
