@@ -99,10 +99,9 @@ function showRule(rows, isToken) {
   const most = size => isToken && rows.filter(row => row.id !== null && size(row) > 0).sort((a, b) => size(b) - size(a))[0];
   const kept = most(({over}) => over), cut = most(({q, both}) => q - both), number = x => (100 * x).toFixed(1);
   const says = row => row && make("b", `${quoted(row.id)}: small model ${percent(row.q)}, large model ${percent(row.p)}. `);
-  const often = cut && `${number(cut.p)} of every ${number(cut.q)} stay`;
   put("rule",
     make("li", swatch("accepted"), says(kept), "A guess that the large model says at least as often ", make("b", "always stays"), "."),
-    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", often), ` (${stayIn(cut.p / cut.q)} in 100), the rest is cut off.`]
+    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", `a die keeps ${quoted(cut.id)} ${stayIn(cut.p / cut.q)} times in 100`), ` (${number(cut.p)} of every ${number(cut.q)}), else it is cut off.`]
       : "One that it says less often stays in that part of all cases; else it is cut off."),
     make("li", swatch("residual"), "Then a replacement ", make("b", "fills exactly what is lacking"), ". So each word comes up ",
       make("b", "as often as from the large model alone"), "."));
@@ -151,7 +150,8 @@ function showDistributions({round, i, id, kind}) {
       drafted && !P && make("tfoot", foot("cut off", "rejected", ({q, both}) => q - both),
         foot("lacking", "residual", ({over}) => over, darts))),
     drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
-      + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement."),
+      + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement. "
+      + (rows.at(-1).id === null ? "Of all others, the small model says some too often, some too rarely." : "")),
     drafted && rule === "coupled" && make("p.soft", "This is how the token rule decides; here the noise does."),
     drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
 }
@@ -184,9 +184,9 @@ function* slowDraws(rows) {
   const some = range(1000).map(() => drawOne(rows)), stay = some.filter(({at}) => at === undefined);
   const cut = some.filter(({at}) => at !== undefined);
   for (const {guess, place, at, instead} of [stay[0], cut[0], stay[1], cut[1]].filter(Boolean)) {
-    yield [["For example: the small model guesses ", name(guess), " …"], guess, place, "guess"];
+    yield [["For example: the small model guesses ", name(guess), "; the die says where on its bar …"], guess, place, "guess"];
     const isCut = at !== undefined;
-    yield [[name(guess), isCut ? " is cut off: here, the small model says it too often …"
+    yield [[name(guess), isCut ? " is cut off: the die fell where the small model says it too often …"
       : [" ", make("span.mark.draft", "stays"), ": up to here, the large model says it as often."]], guess, place, isCut ? "rejected" : "accepted"];
     if (isCut) yield [["… and the dart hits ", name(instead), ": its ", make("span.mark.correction", "replacement"), "."],
       instead, rows[instead].p - Math.random() * rows[instead].over, "residual", at];
@@ -219,7 +219,7 @@ function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
     const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
     if (n) put("drawn", make("b", `${whole(n)} draw${n === 1 ? "" : "s"}`), `: ${whole(n - replaced)} `, make("span.mark.draft", "stayed"),
       `, ${whole(replaced)} `, make("span.mark.correction", "replaced"), ". ", n === N_DRAWS
-        && make("b", `Each word came up as often as the large model says it; chance: within ${(100 * gap).toFixed(2)}\u00a0%.`));
+        && make("b", `Each word came up as often as the large model says it; largest difference: ${(100 * gap).toFixed(2)} percentage points.`));
   };
   async function draw(tell) {
     const mine = drawing = {}, isOver = () => drawing !== mine || !svg.isConnected;
@@ -234,7 +234,8 @@ function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
       for (const [says, row, place, kind, at] of slowDraws(rows)) {
         if (isOver()) return;
         if (kind === "guess") clear();
-        dots.append(make("svg:circle." + kind, {cx: share(place / most), cy: share((row + .5) / rows.length), r: 8}));
+        dots.append(make("svg:svg", {x: share(place / most), y: share((row + .5) / rows.length)},
+          make("svg:circle." + kind, {r: 8}), kind === "guess" && make("svg:text", {x: 14, y: 5}, "one guess")));
         if (kind === "residual") dart(".one", at);
         put("drawn", says);
         await after(SLOW_SECONDS);

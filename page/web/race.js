@@ -90,7 +90,7 @@ function drawLane(lane, run) {
     make("span.soft", plainly(run.prompt)), given(body));
   $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h2", lane.name), lane.count),
-    make("div.laid", trainOf(lane.kind, `each fetch used ${lane.kind === "alone" ? "once" : `${run.settings.K + 1} times`}`, lane.bar.element), make("div",
+    make("div.laid", trainOf(lane.kind, `all weights, once for ${lane.kind === "alone" ? "one word" : `up to ${run.settings.K + 1} words`}`, lane.bar.element), make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
 }
@@ -103,11 +103,11 @@ function showHeadline(run) {
   const turns = turnsOf(run), all = turns.map(({speedup}) => speedup);
   const isMeasured = all.length > 2;
   put("speedup", make("b", isMeasured ? times(median(all)) : "…"), make("span", isMeasured
-    ? `as fast${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same text" : ""}` : "both are taking turns"));
+    ? `as fast (whole text)${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same words" : ""}` : "both are taking turns"));
   const n = run.settings.K + 1, extra = medianOf(turns, "extra");
   $("race").style.setProperty("--extra", clamp(extra, .01, 1));
-  put("why", make("b", "Why is it faster? "), `Every word needs the same ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers). `
-    + `Fetching them from memory takes most of the time; each further word adds ${isMeasured ? Math.round(100 * extra) : "…"}\u00a0%. So they are `,
+  put("why", make("b", "Why is it faster? "), `Every word needs all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers). `
+    + `Fetching them from memory takes most of the time; each further word adds ${isMeasured ? Math.round(100 * extra) : "…"}\u00a0% on this text. So they are `,
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
@@ -167,10 +167,12 @@ function showPlay() {
 function pause() {
   race.playing = false;
   cancelAnimationFrame(race.frame);
+  clearTimeout(one.timer);
   showPlay();
 }
 
 function play() {
+  pause();
   showPane(null);
   if (still.matches) { // no motion: the end at once
     showMoment(race.length);
@@ -192,8 +194,8 @@ function play() {
 
 // ---------------------------------------------------------------- one round in four steps
 
-// step: that is shown, null in the race; bars: a pass with guesses, then those alone in the same time
-const one = {step: 0, frame: null, bars: []};
+// step: that is shown, null in the race; wait: milliseconds until the race begins by itself; bars: a pass with guesses, then those alone in the same time
+const one = {step: 0, frame: null, timer: null, wait: 10000, bars: []};
 
 const STEP_SECONDS = [2, 3]; // that the guesses and their pass take on the page
 const stayIn = ratio => Math.min(99, Math.round(100 * ratio)); // of 100
@@ -216,13 +218,13 @@ function showPane(step) {
 }
 
 // What the large model says behind the i-th word of a pass: of the guess there, or its own word.
-function answerOf(run, round, i, step) {
+function answerOf(run, round, i, step, behind) {
   const isGuess = i < round.draft.length, kind = kindOf(round, i), isDone = step >= 2;
   if (step < 1) return "";
-  if (i > round.accepted) return isDone ? make("small", "discarded") : "→ …";
+  if (i > round.accepted) return ["→ ", make(isDone ? "s" : "span", "…"), make("small.soft", isDone ? " discarded" : " it answers here, too")];
   const isChance = isOtherText(run), isOwn = isDone ? i === round.accepted && (!isChance || step > 2) : !isChance;
   const own = isOwn && i < round.tokens.length
-    && ["→ ", make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[round.tokens[i]]))];
+    && ["→ ", !isDone && make("small.soft", `after “${bare(behind)}” it says `), make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[round.tokens[i]]))];
   const ratio = isGuess && Math.min(1, round.p[i] / round.q[i]);
   return [isGuess && (isDone || isChance) && [make("small", "guess: "), make(`span.mark.${isDone ? kind : "ghost"}`, bare(words[round.draft[i]]))],
     isGuess && isChance && i in round.coins && make("small", ratio === 1 ? " always stays" : ` stays in ${stayIn(ratio)} of 100`),
@@ -246,30 +248,32 @@ function showLine(run, r, round, step, guessed) {
 }
 
 // Words for a step: [heading, text].
-function stepWords(run, round, step, length) {
+function stepWords(run, round, step, drafting, checking) {
   const n = round.draft.length, a = round.accepted, all = a === round.examined, isChance = isOtherText(run);
-  const small = run.parameters[1]; // look-up has none
+  const [large, small] = run.parameters.map(n => n / 1e6); // look-up has none
+  const costs = [drafting, checking].map(cost => cost.toFixed(2)), length = sum(costs.map(Number));
   const own = a < round.tokens.length && quoted(round.tokens[a]);
   const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
     : `The small model says ${quoted(round.draft[a])} in ${percent(round.q[a])} of all cases, the large one `
       + `only in ${percent(round.p[a])}. So it may stay only in `
       + `${stayIn(round.p[a] / round.q[a])} of 100, and the dice said no.`;
-  const gain = `${plural(round.tokens.length, "word")} in the time of ${length.toFixed(2)} passes alone: ${times(round.tokens.length / length)}.`;
+  const gain = `The time: ${costs[0]} (guessing) + ${costs[1]} (checking) = ${length.toFixed(2)} passes, instead of `
+    + `${round.tokens.length} alone: ${round.tokens.length}\u00a0/\u00a0${length.toFixed(2)} = ${times(round.tokens.length / length)} as fast in this round.`;
   return [
-    ["What happens next?", `The small model${small ? `, of ${(small / 1e6).toPrecision(1)} million weights,` : ""} has quickly guessed `
-      + `${plural(n, "word")}: the grey blocks. `
+    ["What happens next?", `The small model has quickly guessed ${plural(n, "word")}: the grey blocks. `
+      + (small ? `It is ${(large / small).toPrecision(2)} times smaller (${small.toPrecision(1)} of ${large.toPrecision(2)} million weights), so its guesses cost little: ${Math.round(100 * drafting / n)}\u00a0% of a pass each. ` : "")
       + "Will the large model write them, too?"],
-    [`One pass checks all ${n}`, `${n + 1} words go through it: the last of the text, and ${plural(n, "guess")}, read as if right. Behind each, the large model says `
-      + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, it stays only in some cases."
-        : `its own next word. ${n === 1 ? "The first checks the guess" : `The first ${n} check the guesses`}; the last is an extra, if all are right.`) + " Behind a wrong guess, its answers are discarded."],
+    [`One pass checks all ${n}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
+      + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, a die decides whether it stays."
+        : "which word comes next: a guess stays if it is the same.") + " After the first one that does not stay, nothing counts."],
     all ? ["All of them stay", "Nothing is rejected in this round."]
       : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
-        `${why}${a + 1 < n ? " What stands behind it was read after a wrong word: it is discarded." : ""}`],
+        `${why}${a + 1 < n ? " What stands behind it was read after a rejected word: it is discarded." : ""}`],
     [`One pass, ${plural(round.tokens.length, "word")}`, !own ? "The text ends here."
       : `${all ? `Behind the last guess, the same pass says its own next word, for free: ${own}.`
         : isChance ? `In its place comes ${own}, from the same pass: drawn from what the small model says too seldom.`
-        : `The same pass has already said what belongs there: ${own}.`} ${gain} To go on, press Race. `],
+        : `The same pass has already said what belongs there: ${own}.`} ${gain} ${still.matches ? "Now press Race." : `The race starts in ${one.wait / 1e3} seconds, or press Race.`} `],
   ][step];
 }
 
@@ -278,13 +282,13 @@ function drawRound(run, round) {
   const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
   const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
   const whole = Math.ceil(length); // the last pass alone is under way at the end
-  one.bars = [weightsBar(["fetched once", make("small", `, used ${n + 1} times`)], (length - drafting) / whole, n + 1),
-    ...range(whole).map(i => weightsBar([i ? "fetched again" : "fetched", make("small", ", used once")], 1 / whole))];
+  one.bars = [weightsBar(["all weights, once", make("small", `, for ${n + 1} words`)], (length - drafting) / whole, n + 1),
+    ...range(whole).map(i => weightsBar([i ? "all weights again" : "all weights", make("small", ", for one word")], 1 / whole))];
   const [bar, ...alone] = one.bars.map(({element}) => element), answers = make("span.answers");
   const guesses = round.draft.map(() => make("i.of-draft", {style: width(drafting / n / whole)}));
   put("round-train", trainOf("together", [make("b", "With guesses: "), swatch("of-draft"), "the small model guesses, then ", swatch("of-target"),
-    `one pass: all weights, fetched once for ${n + 1} words`], [guesses, bar, answers], gains[0]),
-  trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "all weights again for each word: the next begins when this one is known"], alone, gains[1]));
+    `one pass: the weights come in portions, layer by layer; each is used for all ${n + 1} words`], [guesses, bar, answers], gains[0]),
+  trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "the same portions again for each word: the next begins when this one is known"], alone, gains[1]));
   return {drafting, length, gains, answers, guesses};
 }
 
@@ -294,7 +298,7 @@ function showStep(step, isFirst) {
   pause();
   showPane(step);
   const n = round.draft.length, {drafting, length, gains, answers, guesses} = drawRound(run, round);
-  const [heading, text] = stepWords(run, round, step, length);
+  const [heading, text] = stepWords(run, round, step, drafting, length - drafting);
   put("question", heading);
   put("says", text, isOtherText(run) && step === 3 && make("a", {href: "#decision"}, "See what is lacking."));
   const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens);
@@ -309,16 +313,17 @@ function showStep(step, isFirst) {
     const riders = ridersOf(last, round, n, i => i >= guessed ? "room" : step < 2 ? "ghost" : kindOf(round, i));
     guesses.forEach((element, i) => element.classList.toggle("room", i >= guessed));
     showLine(run, r, round, shown, guessed);
-    answers.replaceChildren(...range(n + 1).map(i => make("span", answerOf(run, round, i, shown))));
+    answers.replaceChildren(...range(n + 1).map(i => make("span", answerOf(run, round, i, shown, riders[i].text))));
     one.bars.forEach((bar, i) => moveBar(bar, !i ? riders : time < i - 1 ? [{text: "?", kind: "ghost"}]
       : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
     !i ? progress : clamp(time - i + 1, 0, 1)));
-    gains[0].textContent = step > 2 ? "+" + round.tokens.length : "";
-    gains[1].textContent = time < 1 ? "" : "+" + Math.floor(time);
+    gains[0].textContent = step > 2 ? "+" + plural(round.tokens.length, "word") : "";
+    gains[1].textContent = time < 1 ? "" : "+" + plural(Math.floor(time), "word");
     if (part < 1) one.frame = requestAnimationFrame(tick);
   };
   tick(begin);
   if (!isFirst) announce(`${heading}. ${text}`);
+  if (step === 3 && !isFirst && !still.matches) one.timer = setTimeout(play, one.wait);
 }
 
 [...$("guide").children].slice(0, 4).forEach((element, i) =>

@@ -120,21 +120,31 @@ def test_a_round_is_guessed_checked_rejected_replaced_one_click_each(saved, name
             share = "always stays" if ratio == 1 else f"in {min(99, round(100 * ratio))} of 100"
             assert share in answer
     if name == "likeliest":
-        assert [answer.removeprefix("→ ") for answer in answers[1][: len(own)]] == own
+        assert [answer.split(" it says ")[1] for answer in answers[1][: len(own)]] == own
+        assert answers[1][1].startswith(f"→ after “{own[0]}”")
     gains = page.locator("#round-train .gain").all_inner_texts()
     costs = page.evaluate("['c', 'extra'].map(name => medianOf(turnsOf(state.base), name))")
-    assert gains == [f"+{len(row['tokens'])}", f"+{int(1 + n * sum(costs))}"]
-    assert text_of(page, "#question").startswith(f"One pass, {len(row['tokens'])} word")
+    words = [f"{count} word{'s' * (count > 1)}" for count in (len(own), int(1 + n * sum(costs)))]
+    assert gains == ["+" + count for count in words]
+    assert text_of(page, "#question") == f"One pass, {words[0]}"
+    # the time of the round is a sum, and its gain a quotient, of the numbers that are shown
+    guessing, checking, passes, alone, count, divisor, gain = map(
+        float, re.findall(r"\d+(?:\.\d+)?", said[3].partition("The time:")[2])
+    )
+    assert [guessing, checking] == approx([n * costs[0], 1 + n * costs[1]], abs=0.006)
+    assert passes == divisor == approx(guessing + checking)
+    assert alone == count == len(own) and gain == approx(count / passes, abs=0.006)
 
 
 def test_where_all_guesses_are_right_the_same_pass_gives_one_more(saved):
     said = saved().evaluate("""(tokens => stepWords(state.base, {draft: tokens.slice(0, 1), tokens,
-        accepted: 1, examined: 1, p: [1], q: [1]}, 3, 1.25)[1])(Object.keys(words).slice(0, 2))""")
+        accepted: 1, examined: 1, p: [1], q: [1]}, 3, .25, 1)[1])(
+        Object.keys(words).slice(0, 2))""")
     assert "Behind the last guess, the same pass says its own next word, for free" in said
-    assert "2 words in the time of 1.25 passes alone: 1.60" in said
+    assert "0.25 (guessing) + 1.00 (checking) = 1.25 passes, instead of 2 alone" in said
 
 
-def test_all_weights_come_once_for_all_words_and_then_the_race_begins(saved):
+def test_all_weights_come_once_for_all_words_and_then_the_race_starts_by_itself(saved):
     page = saved(MOTION)
     step(page, 1)
     wait_for(page, "one.bars[0].progress > .05")
@@ -144,11 +154,15 @@ def test_all_weights_come_once_for_all_words_and_then_the_race_begins(saved):
     wait_for(page, "one.bars[0].progress === 1")
     assert text_of(page, "#round-train .answers").strip() != ""
     step(page, 2)
+    page.evaluate("one.wait = 1e9")
     step(page, 3)
     assert page.locator("button.primary:visible").first.inner_text() == "Race"
     assert "press Race" in text_of(page, "#says")
     page.locator("#slow").evaluate("e => { e.value = 0 }")
-    page.locator("#play").click()
+    page.evaluate("one.wait = 100; showStep(3); showStep(0)")
+    page.wait_for_timeout(300)
+    assert page.evaluate("one.step") == 0  # the reader went on in the round
+    step(page, 3)
     wait_for(page, "one.step === null && race.time === race.length")
     assert page.evaluate("!race.playing") and text_of(page, "#play") == "Again"
     assert page.locator("#one-round").is_hidden()
@@ -383,10 +397,13 @@ def test_draws_come_one_by_one_then_fast_and_darts_show_the_replacements(saved):
         assert low <= place <= high
         if kind == "residual":
             assert sum(over[:i]) <= at[0] * sum(over) <= sum(over[: i + 1])
+    page.evaluate("""window.seen = []; new MutationObserver(() => seen.push(
+        ...$("more").querySelectorAll("circle, .darts .one"))).observe(
+        $("more"), {subtree: true, childList: true})""")
     page.locator("#microscope").evaluate("e => e.scrollIntoView()")
-    for seen in ("circle.accepted", "circle.rejected", ".darts .one"):
-        wait_for(page, f"document.querySelector('{seen}')")
     wait_for(page, "$('drawn').innerText.startsWith('100,000 draws')")
+    seen = page.evaluate("seen.map(e => e.classList[0])")
+    assert {*seen} == {"guess", "accepted", "rejected", "residual", "one"}
     assert page.locator("circle, .darts .one").count() == 0
     rows, darts = page.evaluate("""[rowsAt(selected.round, selected.i),
         [...document.querySelectorAll(".darts i")].map(e => parseFloat(e.style.left) / 100)]""")
