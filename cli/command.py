@@ -58,13 +58,13 @@ def say(*lines: str) -> None:
         print(*map(printable, lines), sep="\n", file=sys.stderr)
 
 
-def unknown(kind: str, word: str, names: Iterable[str]) -> ValueError:
+def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
     """The error for a word that is none of the names. It says the closest of them."""
     name = word.lower().replace("-", "_").strip("_/")
     known = {shown.lower().strip("-/"): shown for shown in names}
     starts = [other for other in known if name and other.startswith(name)]
     close = starts[:3] or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
-    expected = " or ".join(known[other] for other in close) or "one that --help lists"
+    expected = " or ".join(known[other] for other in close) or f"one that {lister} lists"
     return ValueError(f"unknown {kind} {word!r}: expected {expected}")
 
 

@@ -134,13 +134,15 @@ def describe(result: dict[str, Any]) -> str:
     first_wrong = case["first_wrong"]
     numbers = lambda row: " ".join(f"{x:.3g}".removeprefix("0") or "0" for x in row)
     right = [case["name"] for case in cases if case["distance"] is not None and case not in wrong]
+    undecided = sum(bool(case["problem"]) for case in cases)
     lines = [
         f"{name}: WRONG. Total variation distance {case['distance']:.4f} from the target's "
         f"distribution (p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}).",
         f"  {describe_wrong(first_wrong)}",
         describe_kept(case),
         f"  Wrong in {len(wrong)} of {len(cases)} cases"
-        + (f"; right where: {'; '.join(right)}." if right else "."),
+        + (f"; right where: {'; '.join(right)}" if right else "")
+        + (f"; undecided in {undecided}." if undecided else "."),
     ]
     if "runs" in first_wrong:
         lines.append(

@@ -478,7 +478,7 @@ def mistakes(name: str = "") -> None:
             say(mistake.what, f"{name:<26}", 26)
         return
     if name not in MISTAKES:
-        raise unknown("mistake", name, MISTAKES)
+        raise unknown("mistake", name, MISTAKES, "python main.py mistakes")
     mistake = MISTAKES[name]
     say(f"{name}: {mistake.what}.")
     print(*changed_lines(mistake), "", sep="\n")

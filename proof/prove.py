@@ -82,7 +82,9 @@ def examine(
                     texts[text] += branch.probability
                     kept += branch.probability * (len(text) - outcome[1])
                     drafted = tuple(c.index for c in branch.choices if c.label == "drafted")
-                    leaves_draft = text[: len(drafted)] != drafted
+                    # a loop does not tell what it drafts: its first coin says no
+                    refused = [c.index for c in branch.choices if c.label == "coin"][:1] == [1]
+                    leaves_draft = refused or text[: len(drafted)] != drafted
                     way = leaves_draft, branch.probability, branch.choices
                     ways[text] = max(ways.get(text, way), way, key=itemgetter(0, 1))
     except Undecidable as problem:

@@ -559,7 +559,8 @@ def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) 
 
 
 def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
-    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens.
+    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens. Other commands, each
+    with its own --help: target, samples, draft, head.
 
     CORPUS is the folder of *_train.txt and *_valid.txt.
 

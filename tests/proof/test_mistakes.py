@@ -125,6 +125,8 @@ def test_a_mistake_is_shown_at_work(program):
     shown = program("mistakes", "resample-from-p").out
     assert "- return i, rng.sample(residual(p[i], q[i]))\n+ return i, rng.sample(p[i])\n" in shown
     assert "distance of 0.2281" in shown and 'Text "2": yours' in shown
+    # the way there passes through the mistake
+    assert "coin of 0.1778: no (0.82), sampled 2 from" in " ".join(shown.split())
     right, wrong = shown.split("accepted:\n")[1:]
     assert right.splitlines()[0] != wrong.splitlines()[0] and "They differ from token" in wrong
     failing = program("mistakes", "divide-by-temperature-0")
@@ -134,3 +136,4 @@ def test_a_mistake_is_shown_at_work(program):
 def test_an_unknown_name_is_one_line(program):
     done = program("mistakes", "stale")
     assert (done.code, done.out) == (2, "") and "expected stale-cache" in done.err
+    assert "one that python main.py mistakes lists" in program("mistakes", "x").err

@@ -133,6 +133,12 @@ def test_a_wrong_rule_is_shown_at_work():
     assert wrong["draws"][:2] == ["drafted 2 (0.40)", "coin of 0.5: no (0.50)"]
 
 
+def test_cases_that_were_not_decided_are_counted():
+    result = prove(wrong_samplers.replacement_from_p, RULE_CASES[:3])
+    result["cases"][2] |= dict(problem="too many", distance=None, first_wrong=None)
+    assert command.describe(result).endswith("of 3 cases; right where: p = q; undecided in 1.")
+
+
 def test_a_black_box_is_called_wrong_only_if_real_runs_agree(monkeypatch):
     result = prove(wrong_samplers.one_coin_for_all)
     (wrong,) = [
