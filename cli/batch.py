@@ -103,7 +103,8 @@ def seed_of(seed: int, n: int) -> int:
 
 def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
     """How many of the jobs, from the first on, have a line in the file of --out. Cuts off the piece
-    of a line that an interrupted run left. Raises ValueError if a line is not that of its job.
+    of a line that an interrupted run left. Raises ValueError if a line is not that of its job, or
+    not whole.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")
@@ -114,6 +115,12 @@ def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
         same = same and (piece.startswith(begin) or begin.startswith(piece))
     if not same or len(lines) + bool(piece) > len(jobs):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
+    for n, line in enumerate(lines, 1):
+        try:
+            json.loads(line)
+        except ValueError:
+            problem = "is not whole; delete it, and the lines after it"
+            raise ValueError(f"{path}, line {n}: {problem}") from None
     if piece:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))

@@ -105,6 +105,11 @@ def test_any_cut_of_a_file_is_recognised(tmp_path):
         with pytest.raises(ValueError, match="has lines of other settings or prompts"):
             count_done(path, jobs)
         assert path.read_bytes() == foreign
+    broken = lines[0] + lines[1][:-3] + b"\n" + lines[2]  # as an editor ends a piece of a line
+    path.write_bytes(broken)
+    with pytest.raises(ValueError, match="f, line 2: is not whole"):
+        count_done(path, jobs)
+    assert path.read_bytes() == broken
 
 
 @pytest.mark.parametrize("flag", [
