@@ -106,12 +106,12 @@ function showHeadline(run) {
     ? `as fast (whole text)${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same words" : ""}` : "both are taking turns"));
   const n = run.settings.K + 1, extra = medianOf(turns, "extra");
   $("race").style.setProperty("--extra", clamp(extra, .01, 1));
-  put("why", make("b", "Why is it faster? "), `Every word needs all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers). `
-    + `Fetching them from memory takes most of the time; each further word adds ${isMeasured ? Math.round(100 * extra) : "…"}\u00a0% on this text. So they are `,
+  put("why", make("b", "Why is it faster? "), `Every word needs all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers); `
+    + "fetching them from memory takes most of the time. No guess waits for the one before it. So the weights are ",
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
-  put("compare", isMeasured && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? "Each rolls its own dice: two texts, the same odds in both."
+  put("compare", isMeasured && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? "Different dice, so different words, with the same odds."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
     : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));
 }
@@ -261,7 +261,7 @@ function stepWords(run, round, step, drafting, checking) {
   const gain = `The time: ${costs[0]} (guessing) + ${costs[1]} (checking) = ${length.toFixed(2)} passes, instead of `
     + `${round.tokens.length} alone: ${round.tokens.length}\u00a0/\u00a0${length.toFixed(2)} = ${times(round.tokens.length / length)} as fast in this round.`;
   return [
-    ["What happens next?", `The small model has quickly guessed ${plural(n, "word")}: the grey blocks. `
+    ["What happens next?", `The small model quickly guesses ${plural(n, "word")}: the grey blocks. `
       + (small ? `It is ${(large / small).toPrecision(2)} times smaller (${small.toPrecision(1)} of ${large.toPrecision(2)} million weights), so its guesses cost little: ${Math.round(100 * drafting / n)}\u00a0% of a pass each. ` : "")
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
@@ -287,7 +287,7 @@ function drawRound(run, round) {
   const [bar, ...alone] = one.bars.map(({element}) => element), answers = make("span.answers");
   const guesses = round.draft.map(() => make("i.of-draft", {style: width(drafting / n / whole)}));
   put("round-train", trainOf("together", [make("b", "With guesses: "), swatch("of-draft"), "the small model guesses, then ", swatch("of-target"),
-    `one pass: the weights come in portions, layer by layer; each is used for all ${n + 1} words`], [guesses, bar, answers], gains[0]),
+    `one pass: the weights come in portions (wide); each is calculated with for all ${n + 1} words (thin)`], [guesses, bar, answers], gains[0]),
   trainOf("alone", [make("b", "Alone, meanwhile: "), swatch("of-target"), "the same portions again for each word: the next begins when this one is known"], alone, gains[1]));
   return {drafting, length, gains, answers, guesses};
 }

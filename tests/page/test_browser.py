@@ -304,7 +304,7 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
     page.evaluate("showMoment(race.length / 2)")
     page.get_by_role("button", name="drawn by chance").click()
     assert page.evaluate("race.playing && race.time < race.length / 4")
-    assert "same odds in both" in text_of(page, "#compare")
+    assert "with the same odds" in text_of(page, "#compare")
 
 
 # ---------------------------------------------------------------- the microscope
