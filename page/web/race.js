@@ -107,7 +107,7 @@ function showHeadline(run) {
   const n = run.settings.K + 1, extra = medianOf(turns, "extra");
   $("race").style.setProperty("--extra", clamp(extra, .01, 1));
   put("why", make("b", "Why is it faster? "), `Every word needs all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers); `
-    + "fetching them from memory takes most of the time. No guess waits for the one before it. So the weights are ",
+    + `fetching them from memory takes most of the time. With guesses, ${n} words are there at once; alone, the next is not known yet. So the weights are `,
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
