@@ -19,6 +19,7 @@ from typing import Any
 try:
     import dask
     from distributed import Client, KilledWorker, LocalCluster
+    from distributed.comm import CommClosedError
 except ModuleNotFoundError as missing:
     problem = f"--cluster: {missing.name} is not installed; use pip install distributed"
     raise ValueError(problem) from None
@@ -96,7 +97,7 @@ def map_on_workers(
             yield future.result()
     except KilledWorker as error:
         raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
-    except CancelledError:
+    except (CancelledError, CommClosedError):
         raise ValueError(f"--cluster {address}: the scheduler is gone") from None
     except RuntimeError as error:
         if "deserialization" not in str(error):
