@@ -236,20 +236,20 @@ def draft_design():
     expected speedup.
     """
     page = Path(__file__).with_name("draft_design.md").read_text(encoding="utf-8")
-    rows = re.findall(r"(?m)^\| (.+?) \| [\d,]+ \| ([\d.]+) \| [\d.]+ \| ([\d.]+) \|$", page)
-    x_of = lambda c: 70 + 560 * c / 0.12
+    rows = re.findall(r"(?m)^\| (.+?) \| [\d,]+ \| ([\d.]+) \| ([\d.]+) \|", page)
+    x_of = lambda c: 70 + 560 * c / 0.2
     y_of = lambda a: 380 - 320 * (a - 0.4) / 0.4
     parts = ['<text x="20" y="30" class="title">How often accepted, and how dear?</text>']
     for tenths in range(4, 9):
         y = y_of(tenths / 10)
         parts.append(f'<line class="grid" x1="70" x2="630" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(f'<text x="60" y="{y + 6:.1f}" class="soft end">0.{tenths}</text>')
-    for hundredths in range(0, 13, 2):
+    for hundredths in range(0, 21, 4):
         x = x_of(hundredths / 100)
         parts.append(f'<text x="{x:.1f}" y="404" class="soft middle">{hundredths / 100:g}</text>')
     parts.append('<text x="350" y="430" class="middle">c, passes of the target per token</text>')
     parts.append('<text x="74" y="56">a, acceptance rate at T = 1</text>')
-    rates, costs = [a / 1000 for a in range(400, 801)], [c / 1000 for c in range(0, 121, 5)]
+    rates, costs = [a / 1000 for a in range(400, 801)], [c / 1000 for c in range(0, 201, 5)]
     for tenths in range(12, 23, 2):
         # of each cost the lowest rate with this speedup at the best K
         points = [(c, next((a for a in rates if fastest(a, c) >= tenths / 10), 1)) for c in costs]
@@ -272,8 +272,8 @@ def draft_design():
 
 
 def fastest(a, c):
-    """The expected speedup at the best K, if each token of a draft adds 0.08 to the pass."""
-    return max(speedup(a, K, c, 1 + 0.08 * K) for K in range(1, 9))
+    """The expected speedup at the best K, if each token of a draft adds 0.1 to the pass."""
+    return max(speedup(a, K, c, 1 + 0.1 * K) for K in range(1, 9))
 
 
 # ---------------------------------------------------------------- the live page
