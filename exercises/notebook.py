@@ -272,8 +272,8 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     single: list[float] = []
     for _ in range(turns):
         passes: list[float] = []
-        list(autoregressive(Clocked(target, "read", passes), ids, 4, TO_PROBS, Rng(0)))
-        single += passes[-4:]  # the first one is the prefill
+        list(autoregressive(Clocked(target, "read", passes), ids, 12, TO_PROBS, Rng(0)))
+        single += passes[-12:]  # the first one is the prefill
         for K in Ks:
             drafts: list[float] = []
             passes, rng = [], Rng(0)
