@@ -53,6 +53,7 @@ def test_its_outputs_are_cleared_and_stand_in_a_copy():
         assert f">{heading}<" in copy, heading
 
 
+@pytest.mark.slow
 def test_every_task_has_an_answer_and_the_folded_functions_are_right():
     from exercises.checks import check, kept_and_replaced
 

@@ -99,6 +99,7 @@ def test_a_right_loop_is_exact_and_keeps_as_many_drafts_as_verify(loop):
         assert case["kept"] == pytest.approx(case["kept_by_verify"], abs=1e-6)
 
 
+@pytest.mark.slow
 def test_a_loop_that_drafts_too_much_and_trims_at_the_end_is_exact():
     result = prove(loops.OVERDRAFT)
     assert (result["verdict"], result["reason"]) == ("exact", None)
@@ -166,6 +167,7 @@ def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
     assert result["distance"] > 1e-4
 
 
+@pytest.mark.slow
 def test_an_error_in_rare_branches_is_no_wrong_text():
     def rule(draft, p, q, sample, accept):
         rare = np.array([1 - 5e-5, *[5e-8] * 1000])
