@@ -83,6 +83,7 @@ def test_a_wrong_rule_is_wrong(rule):
     assert is_wrong(rule, RULE_CASES)
 
 
+@pytest.mark.slow  # all run in CI
 @pytest.mark.parametrize("rule", REFUSED)
 def test_what_cannot_be_followed_is_never_exact(rule):
     result = prove(rule)
