@@ -18,7 +18,7 @@ import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any, get_args
@@ -102,12 +102,13 @@ def read(flag: inspect.Parameter, text: str) -> Any:
 
 
 def split(
-    words: list[str], flags: dict[str, inspect.Parameter], commands: Iterable[str]
+    words: list[str], flags: dict[str, inspect.Parameter], moved: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
     """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
-    ValueError for an unknown flag, and where the value of a flag is missing.
+    ValueError for an unknown flag, which says where it is now if it has `moved`, and where the
+    value of a flag is missing.
     """
     plain: list[str] = []
     texts: dict[str, str] = {}
@@ -120,8 +121,10 @@ def split(
             return plain, {"help": "True"}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
+        if flag in moved:
+            raise ValueError(f"flag {name}: it is now python main.py {moved[flag]}")
         if flag not in flags:
-            raise unknown("flag", name, [*(f"--{name}" for name in flags), *commands])
+            raise unknown("flag", name, [f"--{name}" for name in flags])
         if not equals:
             given = "True" if flags[flag].annotation is bool else next(rest, None)
             if given is None:
@@ -147,12 +150,12 @@ def help_page(command: Callable, first: Callable) -> str:
     return page
 
 
-def call(command: Callable, words: list[str], first: Callable, commands: Iterable[str]) -> None:
-    """Call a command with the words of a command line, or print its help. The first of the commands
-    has no name to begin with, so a word that is none of its flags, --version, may be another one.
+def call(command: Callable, words: list[str], first: Callable, moved: Mapping[str, str]) -> None:
+    """Call a command with the words of a command line, or print its help. first: the first of the
+    commands, of which `moved` tells the flags that it had.
     """
     flags = flags_of(command)
-    plain, texts = split(words, flags, commands if command is first else ())
+    plain, texts = split(words, flags, moved if command is first else {})
     if "help" in texts:
         print(help_page(command, first))
         return
@@ -178,9 +181,13 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
 
 
-def run(words: list[str], commands: dict[str, Callable | str]) -> int:
+def run(
+    words: list[str], commands: dict[str, Callable | str], moved: Mapping[str, str] = {}
+) -> int:
     """Run the command that the words begin with, or the first of `commands` if they begin with a
     flag. Returns the exit code; prints an error of the user's.
+
+    moved: {flag that the first command had: how to call what does its job now}
     """
     try:
         words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
@@ -189,7 +196,7 @@ def run(words: list[str], commands: dict[str, Callable | str]) -> int:
             command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words, first, commands)
+            call(command, words, first, moved)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
@@ -203,17 +210,18 @@ def run(words: list[str], commands: dict[str, Callable | str]) -> int:
         return 2
 
 
-def run_program(commands: dict[str, Callable | str]) -> None:
-    """Run the command line of this process, and end the process with the exit code of `run`."""
+def run_program(commands: dict[str, Callable | str], moved: Mapping[str, str] = {}) -> None:
+    """Call `run` for the command line of this process, and end it with the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     # bytes that are no UTF-8 cost their own prompt alone
     sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
-    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr] # what the terminal cannot write becomes "?"
+    # what the terminal cannot write becomes "?"
+    sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     warnings.showwarning = print_note  # type: ignore[assignment]
-    code = run(sys.argv[1:], commands)
+    code = run(sys.argv[1:], commands, moved)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -53,6 +53,7 @@ def frame(file: str, *, size: int = 1, width: int = 2):
 
 
 COMMANDS = {"paint": paint, "frame": frame, "main": "main"}
+MOVED = {"brush": "frame FILE"}
 
 
 def outcome(*words):
@@ -61,7 +62,7 @@ def outcome(*words):
     errors = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "stderr", errors)
-        code = run([*words], COMMANDS)
+        code = run([*words], COMMANDS, MOVED)
     said = errors.getvalue()
     if code == 0:
         assert said == ""
@@ -117,8 +118,8 @@ def test_a_text_is_text_whatever_it_looks_like(text):
     ("--widht 3", "unknown flag '--widht': expected --width"),
     ("--quiet", "unknown flag '--quiet': expected one that --help lists"),
     ("--bru\x1b[2Jsh", r"unknown flag '--bru\x1b[2Jsh': expected one that --help lists"),
-    ("--frame", "unknown flag '--frame': expected frame"),
-    ("frame --frame", "unknown flag '--frame': expected one that --help lists"),
+    ("--brush=3", "flag --brush: it is now python main.py frame FILE"),
+    ("frame --brush=3", "unknown flag '--brush': expected one that --help lists"),
     ("frame", "frame: missing a required argument: 'file'; try --help"),
     ("frame a b", "frame a b: too many positional arguments; try --help"),
     ("nothing", "unknown command 'nothing': expected one that --help lists"),
@@ -165,15 +166,22 @@ def test_every_command_describes_each_of_its_flags_once(program, name):
         assert flag.default is not inspect.Parameter.empty
 
 
-def test_generate_names_the_other_commands(program):
+def test_generate_names_the_other_commands_and_those_that_have_its_old_flags(program):
     _, _, others = program("--help").out.partition("Other commands")
     assert {*main.COMMANDS} - {"generate", "version"} <= {*re.findall(r"\w+", others)}
     assert len(flags_of(main.generate)) <= 20
+    for flag, where in main.MOVED.items():
+        assert flag not in flags_of(main.generate)
+        command, *words = where.split()
+        assert command in main.COMMANDS
+        for word in words:
+            assert not word.startswith("--") or word[2:] in flags_of(function_of(command))
+        refused = program(f"--{flag}=x")
+        assert refused.code == 2 and f"python main.py {where}" in refused.err
 
 
 def test_version(program):
     assert program("version").out == main.VERSION + "\n"
-    assert program("--version").err == "error: unknown flag '--version': expected version\n"
 
 
 # ---------------------------------------------------------------- exit codes
