@@ -163,7 +163,11 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
         raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4")
     if len(values) > MOST_VALUES:
         raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
-    return list(dict.fromkeys(values))
+    values = list(dict.fromkeys(values))
+    names = [Path(str(value)).name for value in values]  # which stand for folders in the rows
+    if kind is str and len({*names}) < len(names):
+        raise ValueError(f"--{flag} {text!r}: expected folders of different names")
+    return values
 
 
 def encode_fitting(

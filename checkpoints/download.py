@@ -68,7 +68,7 @@ def fetch_model(name: str, models_dir: str | Path) -> Path:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
         raise ValueError(
-            f"{name}: Hugging Face has no such public model ({error}); use the name of one"
+            f"{name}: Hugging Face has no such public model, or not all its files ({error})"
         ) from None
 
 
@@ -110,8 +110,9 @@ def fetch_rest(url: str, path: Path):
         headers |= {"Range": f"bytes={n_have}-", "If-Range": tag}
     try:
         reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except ValueError:  # with any wording, and the password in it
-        raise ValueError(f"{path.name}: its address is not valid; expected another HF_ENDPOINT")
+    except ValueError as error:  # with any wording, and the password in it
+        reason = f"{type(error).__name__} at HF_ENDPOINT"
+        raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
     with reply:
         begins = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
         if not (part and begins and reply.headers.get("ETag") == tag):
@@ -127,7 +128,7 @@ def fetch_rest(url: str, path: Path):
             part.touch()
         lacking = reply.raw.length_remaining or 0  # None if the server does not say
         if lacking > shutil.disk_usage(part.parent).free:
-            raise ValueError(f"{part}: {lacking / 1e9:.2f} GB do not fit on the disk; make room")
+            raise ValueError(f"{part}: {lacking / 1e6:,.1f} MB do not fit on the disk; make room")
         bar = tqdm(
             desc=path.name, total=n_have + lacking, initial=n_have, leave=False, disable=None
         )

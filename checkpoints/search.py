@@ -71,4 +71,4 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     hint = f"fetch it with python main.py download {name}"
     is_remote = repository(name) and not os.path.isdir(os.path.dirname(name))
     hint = hint if is_remote else "use a size that is there, or a folder's path"
-    raise ValueError(f"no model {name!r} in {models_dir} ({state}): {hint}")
+    raise ValueError(f"no model {name!r} in {str(models_dir)!r} ({state}): {hint}")

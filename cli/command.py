@@ -49,7 +49,7 @@ def print_error(error: BaseException) -> None:
         words = f"{error.filename or 'output'}: {error.strerror}"
     if isinstance(error, ModuleNotFoundError):
         words = f"{error.name} is not installed: pip install {error.name}"
-    say(f"error: {words}")
+    say(f"error: {words}" if len(words) < 800 else f"error: {words[:400]} ... {words[-300:]}")
 
 
 def say(*lines: str) -> None:

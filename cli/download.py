@@ -22,4 +22,4 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
     for size in sizes:
         folder = find_folder(size, models_dir, download=True)
         n_bytes = sum(path.stat().st_size for path in folder.iterdir())
-        print(f"{size}: {folder}, {n_bytes / 1e9:.2f} GB")
+        print(f"{size}: {folder}, {n_bytes / 1e6:,.1f} MB")

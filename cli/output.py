@@ -7,8 +7,11 @@ from pathlib import Path
 
 
 def require_writable(path: Path) -> None:
-    """Raise ValueError if a file cannot be written, or not be made in its folder."""
-    if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
+    """Raise an error if a file cannot be written, or not be made in its folder."""
+    with suppress(FileNotFoundError):
+        path.stat()  # raises OSError for a name that is too long, or a link to itself
+    folder = path.resolve().parent  # of what a link leads to
+    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
         raise ValueError(f"{path}: cannot be written: a folder, or in none that can be written")
 
 
@@ -17,7 +20,7 @@ def require_new(path: str | Path, *endings: str) -> Path:
     be made in its folder, or unless its name has one of the endings.
     """
     path = Path(path)
-    if endings and path.suffix not in endings:
+    if not str(path).endswith(endings or ""):
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
     if os.path.lexists(path):
         raise ValueError(f"{path}: is there already; delete it, or give another name")
@@ -68,7 +71,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
     succeeds, and is deleted if the block raises. Raises ValueError if `path` is there already.
     """
     path = require_new(path)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f"{os.getpid()}.part")
     try:
         with named(path):
             yield temporary

@@ -8,6 +8,7 @@ project, its models and the same packages.
 """
 
 import logging
+import os
 import signal
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
@@ -66,8 +67,9 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
             where: Any = address
             if kind == "local":
                 n = int(number)
-                if n < 1:
-                    raise ValueError("no workers")
+                most = 4 * (os.cpu_count() or 1)
+                if not 1 <= n <= most:
+                    raise ValueError(f"from 1 to {most} processes make sense here")
                 with interrupts_held():
                     where = LocalCluster(
                         n_workers=n,

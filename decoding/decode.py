@@ -118,7 +118,7 @@ def begin(
     Raises ValueError for a value that cannot be used.
     """
     if n_tokens < 1:
-        raise ValueError(f"n_tokens {n_tokens}: expected 1 or more")
+        raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
     if seed < 0:
         raise ValueError(f"seed {seed}: expected 0 or more")
     if K != "auto" and K < 1:

@@ -30,7 +30,7 @@ def config_of(name: str, models_dir: str) -> Config:
     folder = locate(name, models_dir)
     if folder is None and name not in SIZES:
         expected = f"{', '.join(SIZES)}, or a folder with a config.json"
-        raise ValueError(f"--weights random: no shape {name!r}; expected {expected}")
+        raise ValueError(f"no shape {name!r} for random weights: expected {expected}")
     return read_config(folder) if folder else SIZES[name]
 
 

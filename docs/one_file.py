@@ -123,7 +123,7 @@ def load_tokenizer(folder):  # -> encode, from a text to token ids, and decode, 
         ids = []
         for word in WORD.findall(text):
             # Byte-pair encoding. Each part has a space on both sides; each learned merge joins two.
-            parts = "".join(f" {spelling[byte]} " for byte in word.encode())
+            parts = "".join(f" {spelling[byte]} " for byte in word.encode(errors="replace"))
             for left, right in merges:
                 parts = parts.replace(f" {left}  {right} ", f" {left}{right} ")
             ids += [vocab[part] for part in parts.split()]
@@ -141,8 +141,8 @@ if __name__ == "__main__":
     target = load_model(MODELS / "17M", arguments.temperature)
     draft_model = load_model(MODELS / "0.7M-17M", arguments.temperature)
     ids, n, rng = encode(arguments.prompt), 60, np.random.default_rng(0)
-    if not 0 < len(ids) <= 512 - n:  # these models read 512 tokens at most
-        parser.error(f"a prompt of {len(ids)} tokens: expected 1 to {512 - n}")
+    if not (0 < len(ids) <= 512 - n and arguments.temperature >= 0):  # they read 512 tokens at most
+        parser.error(f"expected a prompt of 1 to {512 - n} tokens, and a temperature of 0 or more")
     sample, accept = lambda p: int(rng.choice(len(p), p=p)), lambda ratio: rng.random() < ratio
     texts = {"Autoregressive": autoregressive(target, ids, n, sample)}
     texts["Speculative"] = speculative(target, draft_model, ids, n, 4, sample, accept)

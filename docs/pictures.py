@@ -1,5 +1,6 @@
 """The pictures of what is measured, made anew: python docs/pictures.py live race verify_cost ..."""
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -298,8 +299,10 @@ def live():
         shutil.copyfile(page, docs / "live.html")
 
 
+PICTURES = {function.__name__: function for function in (live, race, verify_cost, draft_design)}
+
 if __name__ == "__main__":
-    for picture in sys.argv[1:]:
-        {"live": live, "race": race, "verify_cost": verify_cost, "draft_design": draft_design}[
-            picture
-        ]()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="+", choices=PICTURES)
+    for name in parser.parse_args().names:
+        PICTURES[name]()

@@ -6,7 +6,7 @@ Times the passes of a model with random weights over some rows, after 64 tokens.
 of the thread that calls, its waits for the others included. v is the verify cost.
 """
 
-import sys
+import argparse
 import time
 from collections import Counter
 from contextlib import contextmanager
@@ -43,7 +43,12 @@ class TimedWeight:
             return x @ self.weight
 
 
-(model,), _ = random_models(sys.argv[1:] or ["17M"], MODELS_DIR, get_backend())
+parser = argparse.ArgumentParser(prog="python -m docs.profile", description=__doc__)
+parser.add_argument("name", nargs="?", default="17M")
+try:
+    (model,), _ = random_models([parser.parse_args().name], MODELS_DIR, get_backend())
+except ValueError as error:
+    parser.error(str(error))
 for block in model.params["blocks"]:
     for name, linear in [*block["attn"].items(), *block["mlp"].items()]:
         linear["weight"] = TimedWeight(name, linear["weight"])

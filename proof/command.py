@@ -4,8 +4,8 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from json import dumps
 from pathlib import Path
 from types import ModuleType
@@ -39,11 +39,7 @@ def prove(program: str, *, json: bool = False) -> None:
     Flags:
         json: print one JSON object and nothing else; a list of them for a known program
     """
-    with (
-        open(os.devnull, "w") as nowhere,
-        redirect_stdout(nowhere),  # what the program prints
-        redirect_stderr(sys.stderr),  # which it may replace meanwhile
-    ):
+    with silence(), redirect_stderr(sys.stderr):  # which the program may replace meanwhile
         if re.search(r"\.py(:\w+)?$", program):
             results = [referee.prove(*find(program))]
         elif (adapter := ADAPTERS / f"judge_{program}.py").exists():
@@ -61,6 +57,21 @@ def prove(program: str, *, json: bool = False) -> None:
         code = EXIT_CODES["wrong"]
     if code:
         sys.exit(code)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let nothing that is printed inside reach stdout, below Python's stream neither."""
+    stdout, kept = sys.stdout, os.dup(1)
+    stdout.flush()
+    try:
+        with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
+            os.dup2(nowhere.fileno(), 1)
+            yield
+    finally:
+        stdout.flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def load(path: Path) -> ModuleType:
@@ -90,9 +101,7 @@ def find(program: str) -> tuple[Callable, None, str]:
     path = Path(file if name == "" else f"{file}.py")
     module = load(path)
     functions: dict[str, Any] = {
-        key: value
-        for key, value in vars(module).items()
-        if callable(value) and getattr(value, "__module__", "") == module.__name__
+        key: value for key, value in vars(module).items() if is_defined_in(module, value)
     }
     defined = ", ".join(functions) or "none: it defines no function"
     if not name:
@@ -104,6 +113,13 @@ def find(program: str) -> tuple[Callable, None, str]:
     if not callable(getattr(module, name, None)):
         raise ValueError(f"{path} has no function {name}: expected one of {defined}")
     return getattr(module, name), None, name
+
+
+def is_defined_in(module: ModuleType, value: Any) -> bool:
+    try:
+        return callable(value) and value.__module__ == module.__name__
+    except Exception:  # such as a proxy without anything behind it
+        return False
 
 
 def has_form(function: Callable) -> bool:
@@ -127,7 +143,7 @@ def describe(result: dict[str, Any]) -> str:
         rounding = "; float32 rounds as much" if distance > 1e-9 else ""
         figures = f"(largest distance {distance:.0e}{rounding}; {took})"
         notes = [f"  Note: {remark}" for remark in result["remarks"]]
-        first = f"{name}: EXACT in {len(cases)} cases {figures}."
+        first = f"{name}: EXACT in {len(cases)} case{'s' * (len(cases) > 1)} {figures}."
         return "\n".join([first, describe_kept(case, case["name"]), *notes])
     wrong = [case for case in cases if case["first_wrong"]]
     case = next((case for case in wrong if "runs" in case["first_wrong"]), wrong[0])

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
+from tqdm import tqdm
 
 from proof.cases import LOOP_CASES, RULE_CASES, Case, Model, Text, complete, drafts_kept
 from proof.enumerate import (
@@ -281,7 +282,7 @@ def prove(
         raise ValueError("expected a parameter end, or a case without an end")
     file = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
     results, left = [], MOST_IN_ALL
-    for case in cases:
+    for case in tqdm(cases, "cases", leave=False, disable=None):
         results.append(judge(form, call, case, to_probs, file, left))
         left -= results[-1].pop("choices")
         if results[-1]["first_wrong"] or results[-1]["problem"]:  # the others are to show where
@@ -377,7 +378,7 @@ def frequency(
 ) -> float:
     """How often a text begins so, in runs with real random numbers."""
     n_hits = 0
-    for _ in range(n_runs):
+    for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
         branch = RealBranch()
         text, _ = form(call, case, branch)
         while len(text) < len(beginning) and text == beginning[: len(text)]:

@@ -154,6 +154,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
     ({"synthetic_acceptance": 1.5}, "--synthetic_acceptance 1.5"),
     ({"batch_size": "7"}, "--batch_size 7: expected at most 6"),
     ({"draft_model_size": "eagle", "weights": "random"}, "eagle"),
+    ({"draft_model_size": "ngram,a/ngram"}, "different names"),  # rows tell them apart
     ({"n_tokens_to_generate": 60}, "--n_tokens_to_generate"),
     ({"out": "rows.json"}, ".jsonl"),
     ({"plot": "missing/p.svg"}, "missing"),

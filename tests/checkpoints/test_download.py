@@ -216,7 +216,11 @@ def test_what_cannot_be_downloaded(sources, run, models):
     sources.files[f"/hf/some-body/shards/resolve/main/{INDEX}"] = index
     assert_refused(run("download", "some-body/shards"), "expected the files of tensors beside it")
     sources.behave = lambda path, first: {"status": 401}
-    assert_refused(run("download", "124M"), "has no such public model (config.json", "401")
+    assert_refused(
+        run("download", "124M"),
+        "has no such public model, or not all its files (config.json",
+        "401",
+    )
     assert not (models / "124M").exists() and not list(models.rglob("x.safetensors"))
 
 

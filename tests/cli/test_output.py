@@ -75,9 +75,19 @@ def test_names_that_are_refused(tmp_path):
         require_new, tmp_path / "a.txt", ".html"
     )
     assert "a: cannot be written" in refusal(require_new, tmp_path / "none" / "a")
+    with pytest.raises(OSError, match="a{300}"):
+        require_new(tmp_path / ("a" * 300))
     assert "cannot be written: a folder" in refusal(line_writer, tmp_path)
     path.symlink_to("nowhere")  # a link that leads nowhere is there, too
     assert "a.html: is there already" in refusal(require_new, path)
+    (tmp_path / "b").symlink_to("none/b")
+    assert "b: cannot be written" in refusal(line_writer, tmp_path / "b")
+
+
+def test_the_longest_name_can_be_written(tmp_path):
+    with new_file(tmp_path / ("a" * 255)) as temporary:
+        temporary.write_text("text")
+    assert [len(path.name) for path in tmp_path.iterdir()] == [255]
 
 
 def test_a_folder_that_is_read_only_is_refused_before_the_work(tmp_path, monkeypatch):

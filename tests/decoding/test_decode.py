@@ -74,7 +74,7 @@ def test_k_auto_learns_anew_in_each_text(monkeypatch):
 
 
 @pytest.mark.parametrize("how, said", [
-    ({"n_tokens": 0}, "n_tokens 0"), ({"seed": -1}, "seed -1"), ({"K": 0}, "K = 0"),
+    ({"n_tokens": 0}, "n_tokens_to_generate 0"), ({"seed": -1}, "seed -1"), ({"K": 0}, "K = 0"),
     ({"coupled": True, "verification": "block"}, "coupled"),
 ])  # fmt: skip
 def test_what_cannot_be_used(how, said):

@@ -7,7 +7,7 @@ import sys
 
 import numpy as np
 import pytest
-from command_line import ENVIRONMENT, ROOT
+from command_line import ENVIRONMENT, ROOT, python
 from toys import NUMPY
 
 from checkpoints.tokenizer import load_encoder
@@ -45,6 +45,12 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     fast, n_fast = one_file.speculative(target, draft, ids, n_tokens, 4, sample, accept)
     assert plain == fast == expected
     assert n_plain == n_tokens > n_fast
+
+
+@pytest.mark.parametrize("temperature", ["nan", "-1"])
+def test_a_temperature_that_cannot_be_used_is_refused(temperature):
+    done = python("docs/one_file.py", "a", temperature)
+    assert done.returncode == 2 and "a temperature of 0 or more" in done.stderr
 
 
 def test_the_rule_and_the_loop_are_exact():

@@ -1,5 +1,6 @@
 """python -m docs.profile: where a pass spends its time."""
 
+import pytest
 from command_line import python
 
 
@@ -11,3 +12,10 @@ def test_the_parts_of_a_pass_and_its_verify_cost():
     ms = {name: list(map(float, values)) for name, *values in table[2:]}
     assert all(len(values) == 5 and min(values) > 0 for values in ms.values())
     assert ms["v"][0] == 1 and max(ms["attention"]) < max(ms["pass"])
+
+
+@pytest.mark.parametrize("script", [["-m", "docs.profile"], ["docs/pictures.py"]])
+def test_a_wrong_name_is_an_error_with_those_that_are_known(script):
+    done = python(*script, "nothing")
+    assert done.returncode == 2 and "error: " in done.stderr.splitlines()[-1]
+    assert "124M" in done.stderr or "verify_cost" in done.stderr

@@ -276,7 +276,9 @@ def run(*words):
 def test_the_command_says_wrong_with_exit_code_1(tmp_path):
     file = tmp_path / "mine.py"
     file.write_text(
+        "import os\n"
         "print('loaded')\n"
+        "os.system('echo loaded')  # below Python's stream\n"
         "def verify(draft, p, q, sample, accept):\n"
         "    print('called')\n"
         "    return len(draft), sample(p[-1])\n"
@@ -320,6 +322,18 @@ def test_a_file_that_cannot_be_judged_is_one_line(tmp_path, text, expected):
 def test_a_file_may_have_another_encoding(tmp_path):
     (tmp_path / "mine.py").write_bytes(b"# -*- coding: latin-1 -*-\n# \xe9\n")
     assert command.load(tmp_path / "mine.py")
+
+
+def test_a_value_that_cannot_be_looked_at_is_no_sampler(tmp_path):
+    """Such as a proxy, of a web framework, that stands for nothing yet."""
+    (tmp_path / "mine.py").write_text(
+        "class Proxy:\n"
+        "    def __call__(self): pass\n"
+        "    def __getattribute__(self, name): raise RuntimeError(name)\n"
+        "proxy = Proxy()\n"
+        "def verify(draft, p, q): pass\n"
+    )
+    assert command.find(str(tmp_path / "mine.py"))[2] == "verify"
 
 
 def test_a_file_that_raises_is_one_line(tmp_path):
