@@ -80,7 +80,12 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
                 stack.enter_context(where)
             client = stack.enter_context(Client(where, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER)
-        except (OSError, ValueError, RuntimeError) as error:
+        except (
+            OSError,
+            ValueError,
+            RuntimeError,
+            TypeError,
+        ) as error:  # TypeError: TLS without keys
             reason = str(error).partition("\n")[0] or "no answer"
             expected = "expected local:N or a running scheduler with workers"
             raise ValueError(f"--cluster {address}: {reason}; {expected}") from None

@@ -16,7 +16,8 @@ from proof.enumerate import describe_error
 from proof.follow import followed
 
 EXIT_CODES = {"exact": 0, "wrong": 1, "undecidable": 3}
-ADAPTERS = Path(__file__).parent.parent / "docs" / "referee"  # of known programs
+ROOT = Path(__file__).resolve().parent.parent
+ADAPTERS = ROOT / "docs" / "referee"  # of known programs
 
 
 def prove(program: str, *, json: bool = False) -> None:
@@ -28,7 +29,7 @@ def prove(program: str, *, json: bool = False) -> None:
         python main.py prove transformers            a known program, if it is installed
 
     A rule is a function (draft, p, q): K drafted tokens, p [K + 1, n_vocab], q [K, n_vocab]. It
-    returns (how many are accepted, the next token), or the tokens of the round. A loop is a
+    returns (how many are accepted, the next token), or a list of the round's tokens. A loop is a
     function (target, draft_model, ids, n_tokens, K) that returns the n_tokens new tokens; a model
     is called with ids, or with new ids and a cache that has a list `ids`, and returns a row for
     each of them. Both may have parameters sample, accept, rng and end. Without these they may draw
@@ -80,6 +81,7 @@ def load(path: Path) -> ModuleType:
     if re.search(rb"(?m)^\s*(import|from) torch\b", text):
         with suppress(ImportError):  # the file says so
             import torch  # noqa: F401  # before its functions are replaced
+    forget_namesakes(path.parent.resolve())
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -93,6 +95,18 @@ def load(path: Path) -> ModuleType:
     except BaseException as error:
         raise ValueError(f"{path}: {describe_error(error, str(path))}") from error
     return module
+
+
+def forget_namesakes(folder: Path) -> None:
+    """Let what a file imports from its own folder come from there, and not from a module of this
+    project that has the same name, such as utils.
+    """
+    for name, module in list(sys.modules.items()):
+        top = name.partition(".")[0]
+        own = next(filter(Path.exists, (folder / f"{top}.py", folder / top / "__init__.py")), None)
+        file = Path(getattr(module, "__file__", None) or "")
+        if own and ROOT in file.parents and own not in (file, file.parent / "__init__.py"):
+            del sys.modules[name]
 
 
 def find(program: str) -> tuple[Callable, None, str]:
@@ -138,7 +152,7 @@ def describe(result: dict[str, Any]) -> str:
         where = f" In {len(stuck)} of {len(cases)} cases, first in: {stuck[0]}." if stuck else ""
         return f"{name}: UNDECIDABLE. {result['reason']}.{where}"
     if result["verdict"] == "exact":
-        case = max(cases, key=lambda case: case["kept_at_most"] - case["kept_by_verify"])
+        case = max(cases, key=referee.more_by_block)
         took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
         rounding = "; float32 rounds as much" if distance > 1e-9 else ""
         figures = f"(largest distance {distance:.0e}{rounding}; {took})"

@@ -87,7 +87,7 @@ def noise_of(cells: Any, dtype: torch.dtype) -> Any:
 def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
     """Write cells into a tensor that exists: it becomes a Noise."""
     if not isinstance(tensor, Noise):
-        tensor.fill_(torch.nan)  # it may be a view of another one, which can no longer be used
+        tensor.fill_(torch.nan)
         tensor.__class__ = Noise
     tensor.cells = np.broadcast_to(np.asarray(cells, object), tuple(tensor.shape)).copy()
     return tensor
@@ -137,6 +137,12 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
 # ---------------------------------------------------------------- sources
 
 
+def drawn_into(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
+    if tensor._is_view():  # of another one, which does not learn of its Numbers
+        branch().stop("random numbers are written into a part of a tensor")
+    return put(tensor, cells)
+
+
 def uniform_cells(tensor: torch.Tensor) -> Any:
     return np.asarray(fill(draw, tuple(tensor.shape)), object)
 
@@ -154,11 +160,11 @@ def rand_like(tensor, dtype=None, **kwargs):
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
     a, b = kwargs.get("from", a), kwargs.get("to", b)
-    return put(self, uniform_cells(self) * (b - a) + a)
+    return drawn_into(self, uniform_cells(self) * (b - a) + a)
 
 
 def exponential_(self, lambd=1.0, generator=None):
-    return put(self, -np.log(uniform_cells(self)) / lambd)
+    return drawn_into(self, -np.log(uniform_cells(self)) / lambd)
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):

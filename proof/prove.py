@@ -38,6 +38,9 @@ MOST_IN_ALL = 150_000  # random choices, of all branches of all cases
 AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
+A_FEW = (200, 2_000)  # such runs, the least and the most, before it is called exact
+TUPLES = "it returns a tuple that is not (how many are accepted, the next token): return a list"
+UNFOLLOWED = "it keeps state, has a fixed seed, or was not followed rightly"
 
 
 # ---------------------------------------------------------------- one case
@@ -201,7 +204,9 @@ def round_of(
     """The tokens of a round, from what a rule returned: a tuple (number accepted, next token), or
     the tokens themselves.
     """
-    if isinstance(result, tuple) and len(result) == 2:
+    if isinstance(result, tuple):
+        if len(result) != 2:
+            stop(TUPLES)
         (n_accepted,) = tokens_of(result[:1], len(draft) + 1, stop, "it accepts")
         return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop, "its next token is")
     tokens = tokens_of(result, n_vocab, stop)
@@ -291,13 +296,16 @@ def prove(
     symbolic = any([result.pop("symbolic") for result in results])
     lengths = [result.pop("length") for result in results]
     problems = [result["problem"] for result in results if result["problem"]]
-    wrong = any(result["first_wrong"] for result in results) and STATE not in problems
+    misread = {STATE, TUPLES} & {*problems}
+    wrong = not misread and any(result["first_wrong"] for result in results)
     if (
         wrong
         and (symbolic or not names_of(function) & {"sample", "accept", "rng"})
         and (doubt := confirm(form, call, cases, results, to_probs))
     ):
         wrong, problems = False, [doubt, *problems]
+    elif symbolic and not problems and not wrong:
+        problems = check_exact(form, call, cases, results, to_probs, n_branches)
     verdict = "wrong" if wrong else "undecidable" if problems else "exact"
     return dict(
         name=name or getattr(function, "__name__", "it"),
@@ -363,8 +371,46 @@ def confirm(
     wrong |= dict(runs=n_runs, measured=measured, z_right=z_right, z_yours=z_yours)
     if abs(z_right) >= 5 and abs(z_yours) <= 4:
         return ""
-    differs = f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
-    return f"{differs}: it keeps state, has a fixed seed, or was not followed rightly"
+    return f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}: {UNFOLLOWED}"
+
+
+def check_exact(
+    form: Callable,
+    call: Callable,
+    cases: Sequence[Case],
+    results: list[dict],
+    to_probs: Callable,
+    n_branches: int,
+) -> list[str]:
+    """Run a black box that is exact with real random numbers: does it keep as many drafts, and
+    begin as often with each token, as the enumeration says? As many runs as it had branches, within
+    limits, in the case with the most to keep. Returns what speaks against it, or [].
+    """
+    case, result = max(zip(cases, results), key=lambda pair: more_by_block(pair[1]))
+    n_runs = min(max(n_branches, A_FEW[0]), A_FEW[1])
+    rows = []
+    for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
+        try:
+            text, n_passes = form(call, case, RealBranch())
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            return [f"with real random numbers it raised {describe_error(error, None)}"]
+        rows.append([min(len(text), case.n_tokens) - n_passes, *np.eye(case.n_vocab)[text[0]]])
+    expected = [result["kept"], *to_probs(case.target(()))]
+    measured = np.mean(rows, axis=0)
+    errors = (np.maximum(np.var(rows, axis=0), 0.05) / n_runs) ** 0.5
+    worst = np.argmax(abs(measured - expected) / errors)
+    if abs(measured - expected)[worst] < 6 * errors[worst]:
+        return []
+    what = f"began with {worst - 1} at a rate of" if worst else "kept"
+    figures = f"{measured[worst]:.4f}, the enumeration {expected[worst]:.4f}"
+    return [f"{n_runs:,} real runs {what} {figures}: {UNFOLLOWED}"]
+
+
+def more_by_block(result: dict[str, Any]) -> float:
+    """How many more drafts block verification keeps in a case than the token rule."""
+    return result["kept_at_most"] - result["kept_by_verify"]
 
 
 def z(frequency: float, probability: float, n_runs: int) -> float:

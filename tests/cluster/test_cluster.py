@@ -162,7 +162,15 @@ def test_an_interruption_is_quiet(pair, tmp_path):
 
 @pytest.mark.parametrize(
     "address",
-    ["local:x", "local:", "local:0", "local:99999", "tcp://127.0.0.1:1", "nonsense", "http://x:1"],
+    [
+        "local:x",
+        "local:",
+        "local:0",
+        "local:99999",
+        "tcp://127.0.0.1:1",
+        "tls://[::1]:1",
+        "nonsense",
+    ],
 )
 def test_a_scheduler_that_is_not_there_is_one_line(write, monkeypatch, address):
     monkeypatch.setattr(cluster, "TIMEOUT", 1)

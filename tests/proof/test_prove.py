@@ -73,6 +73,44 @@ def test_a_right_rule_is_exact_in_torch():
         assert (name, result["verdict"], result["reason"]) == (name, "exact", None)
 
 
+@pytest.mark.oracle
+@pytest.mark.parametrize(
+    "name, reason",
+    [
+        ("same_numbers_each_time", "real runs began with"),
+        ("wrong_by_a_slice", "a part of a tensor"),
+        ("wrong_by_data", "real runs kept"),
+    ],
+)
+def test_what_torch_hides_is_not_exact(name, reason):
+    pytest.importorskip("torch")
+    result = prove(getattr(command.load(HERE / "right_torch.py"), name))
+    assert result["verdict"] == "undecidable" and reason in result["reason"]
+
+
+def test_a_tuple_of_tokens_is_not_taken_for_a_count_and_a_token():
+    def rule(draft, p, q, rng):
+        n, token = verify(draft, p, q, rng)
+        return (*draft[:n], token)
+
+    result = prove(rule)
+    assert result["verdict"] == "undecidable" and "return a list" in result["reason"]
+
+
+def test_a_module_beside_the_file_comes_before_one_of_this_project(tmp_path):
+    (tmp_path / "sampling.py").write_text("def residual(p, q): return p\n")
+    (tmp_path / "mine.py").write_text(
+        "from sampling import residual\n"
+        "def verify(draft, p, q, sample, accept):\n"
+        "    for i, x in enumerate(draft):\n"
+        "        if not accept(p[i][x] / q[i][x]):\n"
+        "            return i, sample(residual(p[i], q[i]))\n"
+        "    return len(draft), sample(p[-1])\n"
+    )
+    code, out, _ = run(tmp_path / "mine.py")
+    assert code == 1 and "WRONG. Total variation distance 0.1500" in out
+
+
 def is_wrong(function, cases):
     """Whether a case, tried alone, is enough to find it wrong."""
     return any(prove(function, [case])["verdict"] == "wrong" for case in cases)

@@ -44,8 +44,32 @@ def distributions(draft, p, q):
     return n, torch.distributions.Categorical(weights(draft, p, q, n)).sample()
 
 
-def own_torch_generator(draft, p, q):
-    generator = torch.Generator()
+GENERATOR = torch.Generator()
+
+
+def own_torch_generator(draft, p, q, generator=GENERATOR):
     p, q = torch.tensor(p).float(), torch.tensor(q).float()
     n = first_rejection(draft, p, q, lambda r: torch.rand((), generator=generator) < r)
     return n, weights(draft, p, q, n).multinomial(1, generator=generator)
+
+
+# ---------------------------------------------------------------- some that are undecidable
+
+
+def same_numbers_each_time(draft, p, q):
+    return own_torch_generator(draft, p, q, torch.Generator())  # its seed is always the same
+
+
+def wrong_by_a_slice(draft, p, q):
+    """Resamples from p; only what is drawn into `u` itself could be followed."""
+    u = torch.zeros(len(draft) + 1)
+    u[:-1].uniform_()
+    n = next((i for i, x in enumerate(draft) if not u[i] <= p[i, x] / q[i, x]), len(draft))
+    return n, torch.multinomial(torch.tensor(p[n]), 1)
+
+
+def wrong_by_data(draft, p, q):
+    u = torch.zeros(len(draft))
+    u.data.uniform_()
+    n = next((i for i, x in enumerate(draft) if not u[i] <= p[i, x] / q[i, x]), len(draft))
+    return n, torch.multinomial(torch.tensor(p[n]), 1)
