@@ -10,6 +10,7 @@ import numpy as np
 
 from backends.before_numpy import N_THREADS
 from backends.kernels import openblas_kernels
+from utils import get_backend
 
 
 def processor_name() -> str:
@@ -33,7 +34,8 @@ def describe_machine(backend: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
     if backend != "numpy":
-        import cupy  # here: only a GPU needs it
+        get_backend(backend)  # raises ValueError without it
+        import cupy
 
         about["gpu"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
         about["cupy"] = cupy.__version__

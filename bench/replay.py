@@ -20,6 +20,7 @@ from decoding.decode import HEADS, NGRAM
 from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
+from sampling import stop_condition
 from utils import get_backend, load_models
 
 DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
@@ -70,11 +71,11 @@ def replay(
         print(f"\n{len(texts)} texts, {rows[0]['tokens']} tokens")
 
 
-def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]:
-    """Read (prompt, text) of each line of a file, as token ids. Raises ValueError for a line
-    without them, or a file without lines.
+def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int], bool]]:
+    """Read (prompt, text, whether it ended by itself) of each line of a file; prompt and text are
+    token ids. Raises ValueError for a line without them, or a file without lines.
     """
-    texts: list[tuple[list[int], list[int]]] = []
+    texts: list[tuple[list[int], list[int], bool]] = []
     for n, line in enumerate(read_lines(path), 1):
         try:
             record = loads(line)
@@ -83,7 +84,11 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
                     continue
                 written = next(record[name] for name in DECODERS if record.get(name))
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
+                settings = record["settings"]
+                is_done = stop_condition(encoder, settings.get("stop", "").replace("\\n", "\n"))
+                ended = len(text) < settings["n_tokens_to_generate"] and is_done(text)
             else:
+                ended = False
                 prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
                 text = encoder.encode(record["output"])
             are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in prompt + text)
@@ -92,9 +97,9 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int]]]
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
             expected = "expected what batch writes, or a JSON object with prompt and output"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
-        texts.append((prompt, text))
+        texts.append((prompt, text, ended))
     if not texts:
-        raise ValueError(f"{path}: expected texts, a JSON object a line")
+        raise ValueError(f"{path}: has no text; expected lines without an error")
     return texts
 
 
@@ -110,19 +115,20 @@ def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Mod
 
 
 def drafts_along(
-    model: Model | None, prompt: list[int], text: list[int], most: int, n_vocab: int
+    model: Model | None, prompt: list[int], text: list[int], ended: bool, most: int, n_vocab: int
 ) -> list[tuple[int, int]]:
     """Return for each position of a text (how many tokens a round that begins there drafts
     greedily, at most `most`; how many of these agree with the text, from the first on).
 
-    model: a draft model; None looks up n-grams
+    model: a draft model; None looks up n-grams. ended: whether the text ended by itself, which a
+        drafted token may have done; where it was cut off, the last token was the target's own
     """
     ids, n_prompt = prompt + text, len(prompt)
+    room = [len(text) - i - (not ended) for i in range(len(text))]  # for a draft
     if model is None:
         drafter, string = NGramDrafter(n_vocab), as_string(ids)
         drafts = [
-            drafter.look_up(ids[:i], string[:i], min(most, len(ids) - i))
-            for i in range(n_prompt, len(ids))
+            drafter.look_up(ids[:i], string[:i], min(most, n)) for i, n in enumerate(room, n_prompt)
         ]
         pairs = [[a == b for a, b in zip(draft, text[i:])] for i, draft in enumerate(drafts)]
         agree = [[*same, False].index(False) for same in pairs]
@@ -136,7 +142,7 @@ def drafts_along(
     for i in reversed(range(len(text))):
         run = run + 1 if i < n_last and greedy[i] == text[i] else 0
         agree.append(run)
-    lengths = [max(0, min(most, n_ctx + 1 - n_prompt - i)) for i in range(len(text))]
+    lengths = [max(0, min(most, n, n_ctx + 1 - n_prompt - i)) for i, n in enumerate(room)]
     return list(zip(lengths, agree[::-1]))
 
 
@@ -148,7 +154,7 @@ def rounds_along(drafts: list[tuple[int, int]], K: int) -> Iterator[tuple[int, i
     i = 0
     while i < len(drafts):
         length, agree = drafts[i]
-        drafted = min(K, length, len(drafts) - i - 1)  # the last token is the target's own
+        drafted = min(K, length)
         accepted = min(drafted, agree)
         yield min(drafted, accepted + 1), accepted
         i += accepted + 1

@@ -68,7 +68,8 @@ def fetch_model(name: str, models_dir: str | Path) -> Path:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
         raise ValueError(
-            f"{name}: Hugging Face has no such public model, or not all its files ({error})"
+            f"{name}: Hugging Face has no such public model, or not all its files ({error}); "
+            "use the name of one"
         ) from None
 
 

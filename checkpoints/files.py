@@ -56,7 +56,7 @@ def first_of(folder: Path, *names: str) -> Path:
 
 
 @contextmanager
-def blame(path: Path, advice: str = "fetch it again") -> Iterator[None]:
+def blame(path: Path, advice: str = "delete it and fetch it again") -> Iterator[None]:
     """Raise whatever the content of a file provokes as a ValueError of one line: the file's name,
     what is wrong, and advice. An OSError that names a file passes as it is.
     """
@@ -69,7 +69,9 @@ def blame(path: Path, advice: str = "fetch it again") -> Iterator[None]:
         if type(error) is ValueError:
             raise ValueError(f"{path}: {reason}; {advice}") from None
         kind = type(error).__name__
-        raise ValueError(f"{path}: is damaged ({kind}: {reason}); fetch it again") from None
+        raise ValueError(
+            f"{path}: is damaged ({kind}: {reason}); delete it and fetch it again"
+        ) from None
 
 
 def read_json(path: Path, optional: bool = False) -> dict:

@@ -77,7 +77,9 @@ def weights_files(folder: Path) -> list[Path]:
     names = read_json(path).get("weight_map")
     names = {*map(str, names.values())} if isinstance(names, dict) else {}
     if not names or not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
-        raise ValueError(f"{path}: expected the files of tensors beside it; fetch it again")
+        raise ValueError(
+            f"{path}: expected the files of tensors beside it; delete it and fetch it again"
+        )
     return [folder / name for name in sorted(names)]
 
 
@@ -143,7 +145,9 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
             stored |= reader.read_table(path)
     table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):
-        raise ValueError(f"{path}: has a tensor with and without 'transformer.'; fetch it again")
+        raise ValueError(
+            f"{path}: has a tensor with and without 'transformer.'; delete it and fetch it again"
+        )
     table = {name: tensor for name, tensor in table.items() if not re.fullmatch(UNUSED, name)}
     # the second name is of programs before transformers
     head = table.pop("lm_head.weight", None) or table.pop("lm_head.decoder.weight", None)

@@ -68,20 +68,20 @@ def batch(
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
-    n_done = count_done(Path(out), jobs) if out else 0
+    done = finished(Path(out), jobs) if out else []
     write: Callable = line_writer(out) if out else partial(print, flush=True)
-    groups = [jobs[i : i + batch_size] for i in range(n_done, len(jobs), batch_size)]
+    groups = [jobs[i : i + batch_size] for i in range(len(done), len(jobs), batch_size)]
     # a folder that was not named stays here: each machine of a cluster has its own
     folder = "" if models_dir == MODELS_DIR else models_dir
     work = partial(decode_jobs, folder, backend)
-    n_refused = 0
+    n_refused = sum("error" in line for line in done)
     with ExitStack() as stack:
         map_groups: Callable = map
         if cluster:
             from decoding.cluster import connect  # Dask
 
             map_groups = stack.enter_context(connect(cluster))
-        bar = stack.enter_context(tqdm(total=len(jobs), initial=n_done, disable=None))
+        bar = stack.enter_context(tqdm(total=len(jobs), initial=len(done), disable=None))
         for line in chain.from_iterable(map_groups(work, groups)):
             write(json.dumps(line))
             n_refused += "error" in line
@@ -101,10 +101,10 @@ def seed_of(seed: int, n: int) -> int:
     return int(numbers[0]) >> 11 if n else seed
 
 
-def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
-    """How many of the jobs, from the first on, have a line in the file of --out. Cuts off the piece
-    of a line that an interrupted run left. Raises ValueError if a line is not that of its job, or
-    not whole.
+def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The lines of jobs, from the first on, that are in the file of --out. Cuts off the piece of a
+    line that an interrupted run left. Raises ValueError if a line is not that of its job, or not
+    whole.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")
@@ -115,16 +115,17 @@ def count_done(path: Path, jobs: list[dict[str, Any]]) -> int:
         same = same and (piece.startswith(begin) or begin.startswith(piece))
     if not same or len(lines) + bool(piece) > len(jobs):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
+    done = []
     for n, line in enumerate(lines, 1):
         try:
-            json.loads(line)
+            done.append(json.loads(line))
         except ValueError:
             problem = "is not whole; delete it, and the lines after it"
             raise ValueError(f"{path}, line {n}: {problem}") from None
     if piece:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))
-    return len(lines)
+    return done
 
 
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too

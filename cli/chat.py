@@ -49,7 +49,8 @@ def chat(
     while True:
         try:
             line = input("> " if interactive else "")
-            if line.strip() in ("help", "?", "/help", "/?"):
+            words = line.strip()
+            if words in ("/help", "/?") or interactive and words in ("help", "?"):
                 say(*about)
             elif line.startswith("/") and not line.startswith("//"):
                 change(settings, line[1:])
@@ -72,7 +73,7 @@ def change(settings: dict[str, Any], words: str) -> None:
     flags = flags_of(chat)
     name, _, text = words.strip().partition(" ")
     if name and name not in flags:
-        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags])
+        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
     if name and flags[name].annotation is bool and not text:
         text = str(not settings[name])
     if name:

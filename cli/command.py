@@ -55,7 +55,13 @@ def print_error(error: BaseException) -> None:
 def say(*lines: str) -> None:
     """Print lines on stderr, if that can be written."""
     with suppress(OSError):
-        print(*map(printable, lines), sep="\n", file=sys.stderr)
+        print(*(as_called(printable(line)) for line in lines), sep="\n", file=sys.stderr)
+
+
+def as_called(text: str) -> str:
+    """The text with the name by which this program was called: an installed one is `speculate`."""
+    name = os.path.basename(sys.argv[0])
+    return text.replace("python main.py", name) if name == "speculate" else text
 
 
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
@@ -157,7 +163,7 @@ def call(command: Callable, words: list[str], first: Callable, moved: Mapping[st
     flags = flags_of(command)
     plain, texts = split(words, flags, moved if command is first else {})
     if "help" in texts:
-        print(help_page(command, first))
+        print(as_called(help_page(command, first)))
         return
     try:
         bound = inspect.signature(command).bind(*plain, **texts).arguments

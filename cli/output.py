@@ -5,6 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 
 def require_writable(path: Path) -> None:
     """Raise an error if a file cannot be written, or not be made in its folder."""
@@ -50,6 +55,9 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     def write(line: str) -> None:
         nonlocal size
         with named(path), path.open("ab", buffering=0) as file:
+            if fcntl:
+                with suppress(OSError):  # of a disk without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
             rest = f"{line}\n".encode()

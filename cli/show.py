@@ -39,11 +39,13 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
     """Print the text while it is written."""
     decode = encoder.incremental_decoder()
-    print(opening, end="", flush=True)
     for this_round in rounds:
-        print(decode(encoder.without_end(this_round.tokens)), end="", flush=True)
+        if this_round.tokens:  # there was no error
+            words = opening + decode(encoder.without_end(this_round.tokens))
+            print(words, end="", flush=True)
+            opening = ""
         yield this_round
-    print(decode([], final=True))
+    print(opening + decode([], final=True))
 
 
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:

@@ -66,7 +66,9 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     except (KeyError, TypeError, ValueError):
         config = None
     if config is None or shapes != config.shapes():
-        raise ValueError(f"{path}: no {name} head has such tensors and notes; fetch it again")
+        raise ValueError(
+            f"{path}: no {name} head has such tensors and notes; delete it and fetch it again"
+        )
     return build_head(config, lambda key: table[key].read(np.float32), target)
 
 

@@ -138,7 +138,8 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     """
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
-    other = settings | {"temperature": 0.0 if settings["temperature"] else RANDOM}
+    is_greedy = SamplingParams(settings["temperature"]).greedy
+    other = settings | {"temperature": RANDOM if is_greedy else 0.0}
     runs: list[dict] = []
     n_turns = N_TURNS
     for run_settings in (settings, other):

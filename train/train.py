@@ -666,7 +666,7 @@ def draft(
     texts = read_texts(corpus, source, written, tokens_per_step)
     train(
         draft_model_size, model, losses, texts, model.config.n_positions, steps, learning_rate,
-        seed, target_model_size, start, written, tokens_per_step,
+        seed, target_model_size, start, written, tokens_per_step, n_layer, n_embd, n_head,
     )  # fmt: skip
     write_model(model, MODELS / draft_model_size, source)
 

@@ -92,8 +92,8 @@ def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0):
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
         if tensor.offset != end:
             raise ValueError(
-                f"{path}: its tensors do not fill it from byte {end} on; fetch it again"
+                f"{path}: its tensors do not fill it from byte {end}; delete it and fetch it again"
             )
         end += tensor.size
     if end != n_bytes:
-        raise ValueError(f"{path}: has {n_bytes} bytes of {end}; fetch it again")
+        raise ValueError(f"{path}: has {n_bytes} bytes of {end}; delete it and fetch it again")

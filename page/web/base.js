@@ -31,6 +31,7 @@ function make(kind, ...children) {
 
 const clamp = (x, low, high) => Math.max(low, Math.min(high, x));
 const sum = list => list.reduce((a, b) => a + b, 0);
+const rounded = (x, digits) => String(Number(x.toPrecision(digits))); // 110, not 1.1e+2
 const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
 const percent = x => (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : 1) + "\u00a0%";
@@ -39,7 +40,6 @@ const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});
-const at = x => ({left: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
 // Unseen and reversing characters show as their numbers; not so the joiners of words and emoji.
@@ -78,7 +78,8 @@ const tokensOf = run => run.rounds.flatMap(({tokens}) => tokens);
 const draftedIn = run => sum(run.rounds.map(({draft}) => draft.length));
 const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
-const isByChance = run => run.settings.temperature > 0;
+const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
+const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a pass
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 
 // Both decoders have taken turns; each turn is [seconds alone, of drafting, of the rest]. From it:

@@ -1,7 +1,6 @@
 // ---------------------------------------------------------------- asking the server
 
 let asking = null; // the AbortController of what is being asked
-const FIRST = ["K", "temperature"]; // the fields that are not folded away
 
 // Answers are lines of JSON: progress and a first row, then the result or an error.
 async function ask(body, tellRow) {
@@ -31,6 +30,7 @@ async function ask(body, tellRow) {
     return null;
   } finally {
     if (asking === mine) { asking = null; $("progress").classList.add("room"); }
+    if (state.base) showHeadline(state.base); // what was cancelled has one turn
   }
 }
 
@@ -122,7 +122,7 @@ if (live) {
   form.hidden = $("save").hidden = false;
   form.prompt.value = live.form.prompt.value;
   for (const name in live.form.fields) {
-    if (FIRST.includes(name)) $("run").before(field(name));
+    if (name === "K" || name === "temperature") $("run").before(field(name)); // the others are folded
     else $("settings").append(field(name));
   }
   for (const prompt of live.form.prompts) $("prompts").append(button(prompt, null, () => {
@@ -139,9 +139,8 @@ if (live) {
   }, true);
   $("cancel").addEventListener("click", () => { if (asking) asking.abort(); });
   $("save").addEventListener("click", save);
-}
-if (live) askRace();
-else {
+  askRace();
+} else {
   begin(page);
   showStep(0, true);
 }

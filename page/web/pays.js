@@ -2,7 +2,7 @@
 // Leviathan et al. 2023, theorem 3.8, with a cost for the verify pass: a round of K drafts yields
 // 1 + a + ... + a^K tokens and costs K c + v(K) passes over one row, v(K) = 1 + K extra.
 
-const MAP_K = 8, ROWS = 10;
+const MAP_K = 8, ROWS = 10; // of the map, or more if more were guessed
 const knobs = {a: null, c: null, v: null, K: null}; // null: as measured
 
 const speedupOf = (a, K, c, extra) => sum(range(K + 1).map(i => a ** i)) / (K * c + 1 + K * extra);
@@ -10,12 +10,12 @@ const speedupOf = (a, K, c, extra) => sum(range(K + 1).map(i => a ** i)) / (K * 
 // What the page shows at this moment: measured values where no slider was moved.
 function standing(run) {
   // look-up may guess fewer than K: the mean counts
-  const drafted = Math.round(draftedIn(run) / run.rounds.length);
-  const turns = turnsOf(run), K = knobs.K ?? clamp(drafted, 1, MAP_K);
+  const drafted = Math.max(1, Math.round(draftedIn(run) / run.rounds.length));
+  const turns = turnsOf(run), K = knobs.K ?? drafted;
   const a = knobs.a ?? acceptedIn(run) / (examinedIn(run) || 1), c = knobs.c ?? medianOf(turns, "c");
   const extra = knobs.v === null ? medianOf(turns, "extra") : (knobs.v - 1) / K;
   const speedup = (a, k) => speedupOf(a, k, c, extra);
-  const by = range(MAP_K).map(i => speedup(a, i + 1));
+  const by = range(Math.max(MAP_K, drafted)).map(i => speedup(a, i + 1));
   return {K, a, c, extra, speedup, by};
 }
 
@@ -37,7 +37,7 @@ function showMap(now) {
 
 function showVerdict(now) {
   const speedup = now.by[now.K - 1], most = Math.max(...now.by);
-  const near = range(MAP_K).filter(i => now.by[i] > .97 * most).map(i => i + 1);
+  const near = range(now.by.length).filter(i => now.by[i] > .97 * most).map(i => i + 1);
   const measured = median(turnsOf(state.base).map(({speedup}) => speedup));
   put("verdict",
     `With ${percent(now.a)} of the guesses right, ${now.K} in a round, theory expects `, make("b", times(speedup)),
@@ -70,7 +70,7 @@ function showPays(run) {
     knob("a", "how often a guess is right", now.a, 0, 1, .01, percent),
     knob("c", "time of a guess, in passes of the large model", now.c, 0, 1, .005, x => x.toFixed(3)),
     knob("v", "time of a pass with guesses, in passes with none", 1 + now.K * now.extra, 1, 4, .01, x => x.toFixed(2)),
-    knob("K", "guesses in a round", now.K, 1, MAP_K, 1, String),
+    knob("K", "guesses in a round", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => { showPays(state.base); $("as-measured").focus(); }));
   showMoved();
 }

@@ -82,15 +82,15 @@ function drawLane(lane, run) {
     return kind === "rejected" ? make("span.over", lane.spans[i], lane.spans[own])
       : kind !== "correction" && lane.spans[i];
   });
-  lane.bar = weightsBar("", 1, lane.kind === "alone" ? 1 : run.settings.K + 1);
+  lane.bar = weightsBar("", 1, lane.kind === "alone" ? 1 : mostWords(run));
   lane.count = make("span.soft");
   lane.head = make("b.head");
-  lane.flag = make("b.flag", {style: at(lane.end / race.length)}, ms(lane.end, 0));
+  lane.flag = make("b.flag", {style: {left: share(lane.end / race.length)}}, ms(lane.end, 0));
   lane.text = make("p.written", {role: "group", "aria-label": lane.name, tabindex: 0, dir: "auto"},
     make("span.soft", plainly(run.prompt)), given(body));
   $("lanes").append(make("div.lane." + lane.kind,
     make("div.row.between", make("h2", lane.name), lane.count),
-    make("div.laid", trainOf(lane.kind, `all weights, once for ${lane.kind === "alone" ? "one word" : `up to ${run.settings.K + 1} words`}`, lane.bar.element), make("div",
+    make("div.laid", trainOf(lane.kind, `all weights, once for ${lane.kind === "alone" ? "one word" : `up to ${plural(mostWords(run), "word")}`}`, lane.bar.element), make("div",
       make("div.strip", {"aria-hidden": "true"}, make("div.gains", lane.gains.map(({element}) => element)),
         lane.bars, lane.head, lane.flag), lane.text))));
 }
@@ -100,18 +100,18 @@ const isOtherText = run => isByChance(run) && !run.settings.coupled;
 
 // The headline is the median of all turns, seen or not.
 function showHeadline(run) {
-  const turns = turnsOf(run), all = turns.map(({speedup}) => speedup);
-  const isMeasured = all.length > 2;
+  const turns = turnsOf(run), all = turns.map(({speedup}) => speedup), n = mostWords(run), extra = medianOf(turns, "extra");
+  const isMeasured = all.length > 2 || !asking, isSlower = isMeasured && median(all) < 1;
   put("speedup", make("b", isMeasured ? times(median(all)) : "…"), make("span", isMeasured
-    ? `as fast (whole text)${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same words" : ""}` : "both are taking turns"));
-  const n = run.settings.K + 1, extra = medianOf(turns, "extra");
+    ? `as fast (${all.length > 2 ? "whole text" : "one turn"})${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same words" : ""}` : "both are taking turns"));
   $("race").style.setProperty("--extra", clamp(extra, .01, 1));
-  put("why", make("b", "Why is it faster? "), `Every word needs all ${(run.parameters[0] / 1e6).toPrecision(2)} million weights (numbers); `
+  put("why", make("b", isSlower ? "Why should it be faster? " : "Why is it faster? "), `Every word needs all ${rounded(run.parameters[0] / 1e6, 2)} million weights (numbers); `
     + `fetching them from memory takes most of the time. With guesses, ${n} words are there at once; alone, the next is not known yet. So the weights are `,
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
-  put("same", isOtherText(run) ? "Same odds for every word, sooner." : "Same text, sooner.");
-  put("compare", isMeasured && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? "Different dice, so different words, with the same odds."
+  if (n === 1) put("why", "Nothing was guessed in this text: the large model wrote it alone.");
+  put("same", `${isOtherText(run) ? "Same odds for every word" : "Same text"}, ${isSlower ? "not sooner" : "sooner"}.`);
+  put("compare", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? isSameText(run) ? "Drawn by chance, and yet the same words." : "Different dice, so different words, with the same odds."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
     : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));
 }
@@ -262,7 +262,7 @@ function stepWords(run, round, step, drafting, checking) {
     + `${round.tokens.length} alone: ${round.tokens.length}\u00a0/\u00a0${length.toFixed(2)} = ${times(round.tokens.length / length)} as fast in this round.`;
   return [
     ["What happens next?", `The small model quickly guesses ${plural(n, "word")}: the grey blocks. `
-      + (small ? `It is ${(large / small).toPrecision(2)} times smaller (${small.toPrecision(1)} of ${large.toPrecision(2)} million weights), so its guesses cost little: ${Math.round(100 * drafting / n)}\u00a0% of a pass each. ` : "")
+      + (small ? `It is ${rounded(large / small, 2)} times smaller (${rounded(small, 1)} of ${rounded(large, 2)} million weights): a guess costs ${Math.round(100 * drafting / n)}\u00a0% of a pass. ` : "")
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
       + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, a die decides whether it stays."

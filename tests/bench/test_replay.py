@@ -5,9 +5,11 @@ import json
 import pytest
 
 from bench.replay import drafts_along, read_texts, replay, rounds_along
+from checkpoints.registry import MODELS_DIR
 from decoding.decode import begin, decode, load_pair
 
-PROMPTS = ["hello there", "the the the the", "once upon"]
+SETTINGS = '{"settings": {"n_tokens_to_generate": 9}, '
+PROMPTS = ["The fox and the fox", "Once upon a time", "A king"]
 
 
 @pytest.fixture
@@ -17,29 +19,32 @@ def replayed(pair, tmp_path, capsys):
     def call(lines, **flags):
         path = tmp_path / "texts.jsonl"
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        replay(str(path), models_dir=str(pair), json=True, **flags)
+        replay(str(path), json=True, **{"models_dir": str(pair), **flags})
         return list(map(json.loads, capsys.readouterr().out.splitlines()))
 
     return call
 
 
-def test_replay_tells_the_rounds_of_the_live_run(pair, replayed):
+@pytest.mark.parametrize("n_tokens, stop", [(20, ""), (60, ","), (60, " the")])
+def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop):
     """Of lines as batch writes them, for a model and for n-grams, and every K."""
     lines, live = [], {}
     for name in ("0.7M-17M", "ngram"):
-        target, draft, encoder = load_pair("17M", name, str(pair))
+        target, draft, encoder = load_pair("17M", name, MODELS_DIR)
         for K in (1, 2, 3, 7):
             done = []
             for prompt in PROMPTS:
                 ids = encoder.encode(prompt)
-                rounds = begin("speculative", target, draft, encoder, ids, 20, K=K)
+                rounds = begin("speculative", target, draft, encoder, ids, n_tokens, K=K, stop=stop)
                 done.append(decode(rounds, encoder))
-                line = {"settings": {"prompt": prompt}, "prompt_token_ids": ids}
+                settings = {"n_tokens_to_generate": n_tokens, "stop": stop}
+                line = {"settings": settings, "prompt_token_ids": ids}
                 lines.append(line | {"speculative": done[-1]})
             sums = {name: sum(one[name] for one in done) for name in done[0] if name != "text"
                     and isinstance(done[0][name], int)}  # fmt: skip
             live[name, K] = sums["accepted"] / sums["examined"], sums["rounds"]
-    rows = replayed(lines[:3], K="1,2,3,7", draft_model_size="0.7M-17M,ngram")
+    flags = {"draft_model_size": "0.7M-17M,ngram", "models_dir": MODELS_DIR}
+    rows = replayed(lines[:3], K="1,2,3,7", **flags)
     assert [(row["draft"], row["K"]) for row in rows] == [*live]
     for row in rows:
         acceptance, n_rounds = live[row["draft"], row["K"]]
@@ -50,7 +55,7 @@ def test_replay_tells_the_rounds_of_the_live_run(pair, replayed):
 def test_a_draft_model_is_silent_after_its_context(pair):
     model = load_pair("17M", "0.7M-17M", str(pair))[1]
     prompt, text = [1] * 60, [2] * 10
-    drafts = drafts_along(model, prompt, text, 4, model.config.n_vocab)
+    drafts = drafts_along(model, prompt, text, False, 4, model.config.n_vocab)
     assert [length for length, _ in drafts] == [4, 4, 3, 2, 1, 0, 0, 0, 0, 0]
     assert len(list(rounds_along([(0, 0)] * 5, 3))) == 5
 
@@ -75,9 +80,9 @@ def test_a_table_for_people(pair, tmp_path, capsys):
     "hello", "[1]", "{}", '"error"', '["settings", "error"]', '{"prompt": "a", "error": "b"}',
     '{"prompt": "a"}', '{"prompt": 3, "output": "b"}',
     '{"prompt": "a", "output": ""}', '{"settings": {}, "speculative": {"token_ids": [1]}}',
-    '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}',
-    '{"settings": {}, "prompt_token_ids": [1], "speculative": {"token_ids": [1.5]}}',
-    '{"settings": {}, "prompt_token_ids": [], "speculative": {"token_ids": [1]}}', "[" * 100000,
+    SETTINGS + '"prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}',
+    SETTINGS + '"prompt_token_ids": [1], "speculative": {"token_ids": [1.5]}}',
+    SETTINGS + '"prompt_token_ids": [], "speculative": {"token_ids": [1]}}', "[" * 100000,
 ])  # fmt: skip
 def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
     encoder = load_pair("17M", "ngram", str(pair))[2]

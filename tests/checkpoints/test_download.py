@@ -87,7 +87,7 @@ def test_a_fault_that_passes(get, server, fault):
 REFUSED = {  # what always goes wrong: what is said, the number of requests
     "forbidden": ({"status": 403}, "file.bin: the server answers 403", 1),
     "not there": ({"status": 404}, "file.bin: the server answers 404", 1),
-    "sent nowhere": ({"status": 302, "headers": {"Location": "http://[::1/x"}}, "not valid", 1),
+    "sent nowhere": ({"status": 302, "headers": {"Location": "http://[::1/x"}}, "HF_ENDPOINT", 1),
     "a login": ({"headers": {"Content-Type": "text/html; charset=utf-8"}}, "login; try again", 6),
     "a broken server": ({"status": 503}, "503; try again", 6),
     "compressed": ({"headers": {"Content-Encoding": "gzip"}}, "compressed; try again", 6),
@@ -284,7 +284,7 @@ def test_an_unknown_size_lists_what_is_there(tmp_path, size):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).touch()
     message = refusal(find_folder, size, tmp_path)
-    assert repr(size) in message and f"{tmp_path} (there are a, b)" in message
+    assert repr(size) in message and f"'{tmp_path}' (there are a, b)" in message
 
 
 @pytest.mark.parametrize("name, size", [

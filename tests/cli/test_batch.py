@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import main
-from cli.batch import count_done, seed_of
+from cli.batch import finished, seed_of
 
 PROMPTS = [PROMPT, "the end", "a", "x" * 64, "é 日", "over there", "12"]  # the fourth is too long
 FLAGS = "--n_tokens_to_generate=6", "--temperature=0.8", "--batch_size=2"
@@ -93,7 +93,7 @@ def test_any_cut_of_a_file_is_recognised(tmp_path):
     path, whole = tmp_path / "f", b"".join(lines)
     for cut in range(len(whole) + 1):
         path.write_bytes(whole[:cut])
-        assert count_done(path, jobs) == whole[:cut].count(b"\n")
+        assert len(finished(path, jobs)) == whole[:cut].count(b"\n")
         assert path.read_bytes() == b"".join(lines[: whole[:cut].count(b"\n")])
     for foreign in (
         b"mine\n", b"mine", b"\n", b"{", whole + b"\n", whole + b"m", whole + lines[0],
@@ -103,12 +103,12 @@ def test_any_cut_of_a_file_is_recognised(tmp_path):
         if foreign == b"{":  # every line begins so
             continue
         with pytest.raises(ValueError, match="has lines of other settings or prompts"):
-            count_done(path, jobs)
+            finished(path, jobs)
         assert path.read_bytes() == foreign
     broken = lines[0] + lines[1][:-3] + b"\n" + lines[2]  # as an editor ends a piece of a line
     path.write_bytes(broken)
     with pytest.raises(ValueError, match="f, line 2: is not whole"):
-        count_done(path, jobs)
+        finished(path, jobs)
     assert path.read_bytes() == broken
 
 
@@ -129,7 +129,9 @@ def test_other_prompts_are_refused_and_more_of_them_are_not(batch, out, file):
     batch()
     expected, prompts = lines_of(out), file.read_text()
     file.write_text(prompts + "one more\n")
-    assert batch().code == 0 and lines_of(out)[:-1] == expected
+    done = batch()
+    assert done.code == 0 and lines_of(out)[:-1] == expected
+    assert "1 of 8 prompts were refused" in done.err  # by this run or the one before
     file.write_text(prompts)
     assert batch().code == 2
     file.write_text("another\n" + prompts)

@@ -47,7 +47,7 @@ def text(as_json):
 
 
 def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
-    code, out, err = chat(["/", "/K 4", "help", "?", PROMPT])
+    code, out, err = chat(["/", "/K 4", "/help", PROMPT])
     assert (code, out) == (0, text()) and not errors_in(err)
     for answer in ("/K 4\n", "/coupled False\n", "Continue prompts as you type", " tokens/s, "):
         assert answer in err
@@ -56,7 +56,7 @@ def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
 
 
 def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
-    prompts = ["one", " two ", "é 日", "--K", "//slash", "1 /K", "'", "exit"]
+    prompts = ["one", " two ", "é 日", "--K", "//slash", "1 /K", "'", "exit", "?"]
     code, out, err = chat(["", *prompts, "   ", ""])
     assert code == 0 and not errors_in(err)
     assert out == "".join(text(prompt=prompt.replace("//", "/")) for prompt in prompts)
@@ -99,10 +99,11 @@ def test_both_decoders_and_a_trace(chat, text):
         (["/K x"], "--K 'x': expected a whole number or auto"),
         (["/trace maybe"], "--trace 'maybe': expected no value"),
         (["/temp 1"], "unknown setting '/temp': expected /temperature"),
-        (["/foo"], "unknown setting '/foo': expected one that --help lists"),
+        (["/foo"], "unknown setting '/foo': expected one that / lists"),
         (["x" * 64], "the prompt has 64 tokens: expected less than 64"),
         (["/K 0", PROMPT, "/K 4"], "K = 0: expected 1 or more"),
         (["/target_model_size 9B", PROMPT, "/target_model_size 17M"], "9B"),
+        (["/target_model_size huge", PROMPT, "/target_model_size 17M"], "NaN or infinite"),
         (["/draft_model_size other words", PROMPT, "/draft_model_size ngram"], "vocabularies"),
         (["/coupled", "/verification block", PROMPT, "/coupled"], "coupled: expected"),
     ],
@@ -169,5 +170,5 @@ def test_a_full_output_ends_the_session(pair):
 
 
 def test_messages_that_cannot_be_written_do_not_end_the_session(pair):
-    done = shell('printf "a\n/K 2\n?\nb\n" | "$0" "$@" 2>/dev/full', pair, "chat", LENGTH)
+    done = shell('printf "a\n/K 2\n/?\nb\n" | "$0" "$@" 2>/dev/full', pair, "chat", LENGTH)
     assert done.returncode == 0 and done.stdout.count(b"\n") == 2

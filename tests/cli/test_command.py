@@ -274,3 +274,9 @@ def test_what_is_not_installed_is_named():
 def test_options_of_python_that_take_something_away(flags, code, out, err):
     done = python(*flags.split())
     assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+
+
+def test_an_installed_program_gives_its_own_name(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/usr/bin/speculate", "check", "124M"])
+    print_error(ValueError("fetch it with python main.py download 124M"))
+    assert capsys.readouterr().err == "error: fetch it with speculate download 124M\n"

@@ -1,6 +1,8 @@
 """New files: whole or not at all, and never over another."""
 
 import os
+from contextlib import suppress
+from threading import Barrier, Thread
 
 import pytest
 from toys import refusal
@@ -120,3 +122,23 @@ def test_a_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
             (tmp_path / "a").write_text("mine")
             monkeypatch.setattr(os.path, "lexists", lambda path: path != tmp_path / "a")
     assert lexists(temporary) and (tmp_path / "a").read_text() == "mine"
+
+
+def test_two_programs_that_write_at_the_same_moment_write_no_line_twice(tmp_path):
+    """One looks at the file and writes while the other waits."""
+    path, both = tmp_path / "a", Barrier(2)
+
+    def write(n):
+        write = line_writer(path)
+        both.wait()
+        with suppress(ValueError):
+            write(f"{n}")
+
+    for _ in range(200):
+        path.unlink(missing_ok=True)
+        threads = [Thread(target=write, args=[n]) for n in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(path.read_text().splitlines()) == 1

@@ -289,7 +289,9 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
         assert page.evaluate("isByChance(state.base)") == chance
         assert button.get_attribute("aria-pressed") == "true"
         assert text_of(page, "#question") == "What happens next?"
-        same = "Same odds for every word, sooner." if chance else "Same text, sooner."
+        same = "Same odds for every word, " if chance else "Same text, "
+        gain = page.evaluate("median(turnsOf(state.base).map(turn => turn.speedup))")
+        same += "sooner." if gain >= 1 else "not sooner."
         assert text_of(page, "#same") == same
         places.append(page.evaluate("$('chance').offsetTop - $('stage').offsetTop"))
         assert page.evaluate("isByChance(state.run)")  # the microscope stays
@@ -305,6 +307,34 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
     page.get_by_role("button", name="drawn by chance").click()
     assert page.evaluate("race.playing && race.time < race.length / 4")
     assert "with the same odds" in text_of(page, "#compare")
+
+
+def test_the_headline_says_what_was_measured_and_no_more(saved):
+    page = saved(temperature=1.0)
+    page.locator("#play").click()  # what is said below the race is in sight
+    page.evaluate("state.base.turns = [[1, 1, 1]]; showRace(state.base)")  # half as fast, one turn
+    said = " ".join(text_of(page, name) for name in ("#speedup", "#why", "#same", "#compare"))
+    assert (
+        "0.50" in said and "(one turn)" in said and "not sooner" in said and "should it be" in said
+    )
+    assert "Middle" not in said
+    page.evaluate("state.base.alone.tokens = tokensOf(state.base); showRace(state.base)")
+    assert "Drawn by chance, and yet the same words." in text_of(page, "#compare")
+    # no pass had K + 1 words
+    page.evaluate("state.base.rounds.forEach(round => round.draft.splice(2)); showRace(state.base)")
+    assert "With guesses, 3 words are there at once" in text_of(page, "#why")
+    page.evaluate("state.base.parameters[0] = 1.24e8; showRace(state.base)")
+    assert "all 120 million weights" in text_of(page, "#why")
+    page.evaluate("state.base.rounds.forEach(round => round.draft = []); showRace(state.base)")
+    assert text_of(page, "#why").startswith("Nothing was guessed")
+
+
+def test_more_guesses_than_the_map_has_are_as_measured(saved):
+    page = saved(K=12, n_tokens_to_generate=30)
+    drafted = page.evaluate("Math.round(draftedIn(state.base) / state.base.rounds.length)")
+    page.evaluate("$('deeper').open = true")
+    assert drafted > 8 and f"{drafted} in a round, theory" in text_of(page, "#verdict")
+    assert page.locator("#knob-K").input_value() == str(drafted)
 
 
 # ---------------------------------------------------------------- the microscope
