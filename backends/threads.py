@@ -140,11 +140,15 @@ class Threads:
     def start_workers(self) -> None:
         """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
         that it waits on, Bell on which a caller waits for it). Notes the process in self.process.
+        Raises ValueError if a thread cannot be started.
         """
         # n_pauses differs, so that the threads do not ask for the GIL at the same time
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
-        for inbox, bell, _ in self.workers:
-            threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
+        try:
+            for inbox, bell, _ in self.workers:
+                threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
+        except RuntimeError as error:  # a limit of threads or memory
+            raise ValueError(f"{self.n} threads: {error}; set OMP_NUM_THREADS=1") from None
         self.process = os.getpid()  # a forked process has another id, and no threads
 
     def has_competition(self) -> bool:

@@ -20,7 +20,7 @@ from decoding.decode import HEADS, NGRAM
 from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
-from sampling import stop_condition
+from sampling import largest, stop_condition
 from utils import get_backend, load_models
 
 DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
@@ -137,7 +137,9 @@ def drafts_along(
     n_ctx = model.config.n_ctx
     n_read = min(len(ids) - 1, n_ctx)
     n_last = max(0, n_read - n_prompt + 1)
-    greedy = model.read(ids[:n_read], model.new_cache(), n_last=n_last).argmax(axis=-1)
+    logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
+    largest(logits)  # raises FloatingPointError for NaN
+    greedy = logits.argmax(axis=-1)
     agree, run = [], 0
     for i in reversed(range(len(text))):
         run = run + 1 if i < n_last and greedy[i] == text[i] else 0

@@ -222,8 +222,9 @@ def run_program(commands: dict[str, Callable | str], moved: Mapping[str, str] = 
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
-    # bytes that are no UTF-8 cost their own prompt alone
-    sys.stdin.reconfigure(errors="surrogateescape")  # type: ignore[union-attr]
+    # bytes that are no UTF-8 cost their own prompt alone; CR and a byte order mark are no text
+    encoding = "utf-8-sig" if sys.stdin.encoding.lower() == "utf-8" else None
+    sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)  # type: ignore
     # what the terminal cannot write becomes "?"
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     warnings.showwarning = print_note  # type: ignore[assignment]

@@ -18,7 +18,7 @@ import numpy as np
 from exercises import solutions
 from proof.cases import LOOP_CASES, RULE_CASES, Case
 from proof.command import describe
-from proof.enumerate import Undecidable, branches, format_row, take
+from proof.enumerate import Undecidable, branches, format_row, in_line, take
 from proof.prove import TOLERANCE, prove, tokens_of
 from sampling import SamplingParams
 
@@ -38,7 +38,7 @@ def check(name: str, answer: Any) -> tuple[bool, str]:
         note = CHECKS[name](answer)
         return True, f"{name}: right" + (f"; {note}" if note else "")
     except (WrongAnswer, Undecidable, ValueError) as problem:
-        reason = " ".join(str(problem).split())
+        reason = in_line(str(problem))
         unwritten = reason.startswith(UNWRITTEN)
         return False, f"{name}: STILL TO BE WRITTEN" if unwritten else f"{name}: WRONG: {reason}"
 

@@ -87,6 +87,7 @@ def load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules.setdefault(path.stem, module)
+    words, sys.argv = sys.argv, [str(path)]  # as if Python ran the file
     try:
         with followed():
             spec.loader.exec_module(module)
@@ -94,6 +95,8 @@ def load(path: Path) -> ModuleType:
         raise
     except BaseException as error:
         raise ValueError(f"{path}: {describe_error(error, str(path))}") from error
+    finally:
+        sys.argv = words
     return module
 
 

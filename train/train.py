@@ -13,6 +13,7 @@ a run its result is written to models/, in place of an older one.
 """
 
 import json
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -81,7 +82,21 @@ def replacing(path: Path) -> Iterator[Path]:
     part.replace(path)
 
 
+def require_at_least(least: int, **flags: int) -> None:
+    """Raise ValueError for a flag below the least value."""
+    for name, value in flags.items():
+        if value < least:
+            raise ValueError(f"--{name} {value}: expected {least} or more")
+
+
 # ---------------------------------------------------------------- texts
+
+
+def read_utf8(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
 
 
 def read_documents(corpus: str, split: str) -> list[str]:
@@ -89,7 +104,7 @@ def read_documents(corpus: str, split: str) -> list[str]:
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise ValueError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
-    text = f"\n{END_OF_TEXT}\n".join(path.read_text(encoding="utf-8-sig") for path in paths)
+    text = f"\n{END_OF_TEXT}\n".join(map(read_utf8, paths))
     return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
 
 
@@ -133,9 +148,14 @@ def continue_passages(
     return text.astype(np.uint16)
 
 
+def version_of(folder: Path) -> str:
+    """Tell the weights in a folder from others of that name, by the first digits of a hash."""
+    return sha256_of(weights_files(folder))[:8]
+
+
 def samples_path(folder: Path) -> Path:
     """Return where the texts lie that the target in a folder wrote."""
-    return CACHE / f"samples-{folder.name}.npy"
+    return CACHE / f"samples-{folder.name}-{version_of(folder)}.npy"
 
 
 def write_array(array: np.ndarray, path: Path) -> None:
@@ -178,10 +198,12 @@ def read_texts(corpus: str, folder: Path, written: bool, tokens_per_step: int = 
     target wrote.
     """
     splits = (encode_split(corpus, split, folder) for split in ("train", "valid"))
+    if not written:
+        return Texts(*splits, None, tokens_per_step)
     path = samples_path(folder)
-    if written and not path.is_file():
+    if not path.is_file():
         raise ValueError(f"{path}: is missing; make it with the command samples")
-    return Texts(*splits, np.load(path) if written else None, tokens_per_step)
+    return Texts(*splits, np.load(path), tokens_per_step)
 
 
 # ---------------------------------------------------------------- models
@@ -351,6 +373,8 @@ def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -
 
 def read_layers(text: str, config: Config) -> list[int]:
     """Read indices of layers such as "0,2". Raises ValueError if the model has no such layer."""
+    if not re.fullmatch(r"(\d+(,\d+)*)?", text):
+        raise ValueError(f"--grow {text!r}: expected layers such as 0,2")
     layers = [int(layer) for layer in text.split(",") if layer]
     if unknown := [layer for layer in layers if not 0 <= layer < config.n_layer]:
         raise ValueError(f"layer {unknown[0]}: expected 0 to {config.n_layer - 1}")
@@ -604,6 +628,8 @@ def target(
     """
     folder = MODELS / target_model_size
     source = MODELS / (start or target_model_size)  # of the vocabulary, at least
+    if grow and not start:
+        raise ValueError(f"--grow {grow}: expected --start with it, the model that grows")
     if start:
         config, tensors = read_config(source), read_tensors(source)
         if layers := read_layers(grow, config):
@@ -655,6 +681,8 @@ def draft(
         learning_rate: the highest of the run
         seed: of weights and batches
     """
+    require_at_least(1, n_layer=n_layer, n_embd=n_embd, n_head=n_head)
+    require_at_least(N_CTX, tokens_per_step=tokens_per_step)
     source = MODELS / target_model_size
     teacher = GPT2(read_config(source), read_tensors(source))
     losses = distillation_losses(teacher)
@@ -666,7 +694,8 @@ def draft(
     texts = read_texts(corpus, source, written, tokens_per_step)
     train(
         draft_model_size, model, losses, texts, model.config.n_positions, steps, learning_rate,
-        seed, target_model_size, start, written, tokens_per_step, n_layer, n_embd, n_head,
+        seed, target_model_size, version_of(source), start, written, tokens_per_step, n_layer,
+        n_embd, n_head,
     )  # fmt: skip
     write_model(model, MODELS / draft_model_size, source)
 
@@ -687,6 +716,7 @@ def samples(
         n_batches: how many batches of 64 texts; every third is greedy, the others are sampled
         seed: of the passages and samples
     """
+    require_at_least(1, n_batches=n_batches)
     folder = MODELS / target_model_size
     path = samples_path(folder)
     model, ids = load_model(folder, get_backend()), encode_split(corpus, "train", folder)
@@ -731,7 +761,8 @@ def head(
         module, learning_rate, tokens_per_step = Medusa(config, MEDUSA_HEADS), 1e-2, 1024
     losses = distillation_losses(GPT2(config, read_tensors(folder)))
     texts, name = read_texts(corpus, folder, True, tokens_per_step), f"{kind}-{target_model_size}"
-    train(name, module, losses, texts, config.n_ctx, steps, learning_rate, seed)
+    version = version_of(folder)
+    train(name, module, losses, texts, config.n_ctx, steps, learning_rate, seed, version)
     write_tensors(module, folder / f"{kind}.safetensors", **notes)
 
 

@@ -137,3 +137,12 @@ def test_a_forked_process_has_threads_of_its_own(shared_before):
     """multiprocessing forks on Linux up to Python 3.13, and so do servers that import first."""
     code = FORK.format(shared_before=shared_before)
     assert python("-c", code).returncode == 0
+
+
+def test_a_limit_of_threads_is_said(monkeypatch):
+    def start(thread):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threads.threading.Thread, "start", start)
+    with pytest.raises(ValueError, match="2 threads: can't start new thread; set OMP_NUM_THREADS"):
+        threads.Threads(2).run_on_threads(lambda start, end: None, 2, 2)

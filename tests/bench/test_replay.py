@@ -92,6 +92,11 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
         read_texts(str(path), encoder)
 
 
+def test_a_draft_without_probabilities_is_refused(replayed):
+    with pytest.raises(FloatingPointError, match="NaN or infinite"):
+        replayed([{"prompt": "a", "output": "b"}], draft_model_size="huge")
+
+
 @pytest.mark.parametrize("flags, shown", [
     ({"K": "0"}, "--K '0'"),
     ({"K": "1..999999999999"}, "at most 1000 values"),

@@ -55,6 +55,11 @@ def test_a_pipe_gets_the_text_and_nothing_else(chat, text):
     assert listed[:3] == ["n_tokens_to_generate", "stop", "mode"]
 
 
+def test_lines_of_other_systems_are_the_same_prompts(pair, text):
+    words = 'printf "\\357\\273\\277hello there\r\n" | "$0" "$@"'
+    assert shell(words, pair, "chat", LENGTH).stdout.decode() == text()
+
+
 def test_every_line_is_a_prompt_but_one_with_a_slash(chat, text):
     prompts = ["one", " two ", "é 日", "--K", "//slash", "1 /K", "'", "exit", "?"]
     code, out, err = chat(["", *prompts, "   ", ""])

@@ -82,7 +82,7 @@ def test_a_stream_is_flushed_round_by_round(capsys):
     seen = []
     for _ in rounds:
         seen.append(capsys.readouterr().out)
-    assert seen == ["Text = ", "b", "c"] and capsys.readouterr().out == "\n"
+    assert seen == ["", "Text = b", "c"] and capsys.readouterr().out == "\n"
 
 
 @pytest.mark.parametrize("target, temperature", [("17M", 0), ("bytes", 1), ("ends", 1)])

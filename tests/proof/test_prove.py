@@ -374,6 +374,13 @@ def test_a_value_that_cannot_be_looked_at_is_no_sampler(tmp_path):
     assert command.find(str(tmp_path / "mine.py"))[2] == "verify"
 
 
+def test_a_file_sees_no_words_of_this_program(tmp_path):
+    text = "import argparse\nargparse.ArgumentParser().parse_args()\ndef verify(draft, p, q): pass"
+    (tmp_path / "mine.py").write_text(text)
+    code, out, err = run(tmp_path / "mine.py")
+    assert (code, err) == (3, "") and "without return" in out
+
+
 def test_a_file_that_raises_is_one_line(tmp_path):
     silent = "import os, sys\nsys.stderr = open(os.devnull, 'w')\nimport nothing_of_this_name\n"
     (tmp_path / "bad.py").write_text(silent)

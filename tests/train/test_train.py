@@ -1,6 +1,7 @@
 """What is trained in PyTorch is what runs in NumPy: models and heads, before and after the disk."""
 
 import contextlib
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -268,6 +269,35 @@ def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
     for n in (2, 3):
         train.target(**places, target_model_size="17M", start="17M", steps=n)
     assert steps == [0, 0, 1, 1, 2, 2]  # of two optimizers
+
+
+def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, monkeypatch):
+    """Its texts are not those of the old one, nor is a draft of another shape the old one."""
+    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
+    path, weights = train.samples_path(folder), folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    assert train.samples_path(folder) != path
+    few = places | {"steps": 2, "target_model_size": "17M", "draft_model_size": "0.7M"}
+    for width in (8, 16):
+        train.draft(**few, n_layer=1, n_embd=width, n_head=2)
+        assert read_config(tmp_path / "0.7M").n_embd == width
+
+
+@pytest.mark.parametrize(
+    "command, flags, said",
+    [
+        (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
+        (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 512 or more"),
+        (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
+        (train.target, {"grow": "0"}, "--grow 0: expected --start"),
+        (train.target, {"grow": "a", "start": "17M"}, "--grow 'a': expected layers"),
+        (train.samples, {"target_model_size": "17M"}, "bad_train.txt: expected UTF-8"),
+    ],
+)
+def test_what_cannot_be_trained_is_one_line(places, tmp_path, command, flags, said):
+    (tmp_path / "corpus" / "bad_train.txt").write_bytes(b"\xff")
+    with pytest.raises(ValueError, match=re.escape(said)):
+        command(**places, **flags)
 
 
 def test_a_layer_that_is_not_there_is_refused():
