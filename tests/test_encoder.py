@@ -128,7 +128,7 @@ def test_a_lone_surrogate_is_named(before, bad, after):
     """Also two that would be a pair in UTF-16: a Python string holds characters."""
     with pytest.raises(ValueError) as refused:
         Encoder(*tiny_vocabulary()).encode(before + bad + after)
-    assert f"U+{ord(bad):04X} at character {len(before)})" in str(refused.value)
+    assert f"U+{ord(bad):04X} at character {len(before)}," in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
