@@ -34,7 +34,7 @@ from proof.follow import followed, untouched
 from proof.noise import NUMPY, Source
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
-MOST_IN_ALL = 150_000  # random choices, of all branches of all cases
+MOST_IN_ALL = 200_000  # random choices, of all branches of all cases
 AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 MOST_CALLS = 1_000  # of a model, in one run
 N_RUNS = 20_000  # with real random numbers, before a black box is called wrong
