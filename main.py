@@ -100,16 +100,17 @@ def generate(
         json: print one JSON object and nothing else
         backend: numpy, or cupy on a GPU, or cupy-float16
     """
+    if prompt == "-":
+        prompt = sys.stdin.read().removesuffix("\n")
     flags = dict(locals())
     if json and (trace or stream):
         raise ValueError("--json: expected no --trace and no --stream with it")
     to_probs = SamplingParams(temperature, top_k, top_p)
 
-    # load the models, and read the prompt
+    # load the models, and encode the prompt
     draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
     target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend)
-    text = sys.stdin.read().removesuffix("\n") if prompt == "-" else prompt
-    ids = encode_prompt(text, encoder, target)
+    ids = encode_prompt(prompt, encoder, target)
 
     # decode with each of the two loops; short texts in three turns, for a median of the times
     decoders = DECODERS if mode == "both" else (mode,)
@@ -125,7 +126,7 @@ def generate(
                 show.title(f"{decoder.capitalize()} Decode")
                 traced = trace and decoder == "speculative"
                 shown = show.trace if traced else show.stream if stream else show.text
-                watch = partial(shown, encoder, f"Text = {text}")
+                watch = partial(shown, encoder, f"Text = {prompt}")
             turns[decoder].append(decode(rounds, encoder, watch))
             if turn == 0 and not json:
                 print()

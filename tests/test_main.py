@@ -111,7 +111,7 @@ def test_greedy_texts_that_differ_are_explained(cli, as_json, monkeypatch, targe
 def test_a_prompt_from_standard_input(as_json, pair, monkeypatch, piped, text):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(piped), encoding="utf-8"))
     result = as_json("--prompt", "-", "--n_tokens_to_generate", 1)
-    assert text_of(pair, result["prompt_token_ids"]) == text
+    assert text_of(pair, result["prompt_token_ids"]) == result["settings"]["prompt"] == text
 
 
 @pytest.mark.parametrize("stop", ["\n", r"\n"])
