@@ -298,14 +298,13 @@ def prove(
     problems = [result["problem"] for result in results if result["problem"]]
     misread = {STATE, TUPLES} & {*problems}
     wrong = not misread and any(result["first_wrong"] for result in results)
-    if (
-        wrong
-        and (symbolic or not names_of(function) & {"sample", "accept", "rng"})
-        and (doubt := confirm(form, call, cases, results, to_probs))
-    ):
-        wrong, problems = False, [doubt, *problems]
-    elif symbolic and not problems and not wrong:
-        problems = check_exact(form, call, cases, results, to_probs, n_branches)
+    try:
+        if wrong and (symbolic or not names_of(function) & {"sample", "accept", "rng"}):
+            confirm_wrong(form, call, cases, results, to_probs)
+        elif symbolic and not wrong and not problems:
+            confirm_exact(form, call, cases, results, to_probs, n_branches)
+    except Undecidable as doubt:
+        wrong, problems = False, [str(doubt), *problems]
     verdict = "wrong" if wrong else "undecidable" if problems else "exact"
     return dict(
         name=name or getattr(function, "__name__", "it"),
@@ -344,73 +343,79 @@ def remarks(
             yield f"it keeps {than}, {figures} ({worst['name']}){why}"
 
 
-def confirm(
+def confirm_wrong(
     form: Callable, call: Callable, cases: Sequence[Case], results: list[dict], to_probs: Callable
-) -> str:
+) -> None:
     """Run a black box with real random numbers, and see whether a beginning is as frequent as the
     enumeration says, and not as it should be: it takes the first case in which that is easily seen.
-    Adds "runs", "measured", "z_right" and "z_yours" to its first_wrong. Returns what speaks against
-    the enumeration, or "".
+    Adds "runs", "measured", "z_right" and "z_yours" to its first_wrong. Raises Undecidable, which
+    says what speaks against the enumeration.
     """
     visible = lambda pair: z(pair[1]["yours"], pair[1]["right"], N_RUNS)
     found = [(case, r["first_wrong"]) for case, r in zip(cases, results) if r["first_wrong"]]
     easily = [pair for pair in found if visible(pair) > 15]
     case, wrong = easily[0] if easily else max(found, key=visible)
-    yours, right = wrong["yours"], wrong["right"]
+    yours, right, beginning = wrong["yours"], wrong["right"], tuple(wrong["text"])
     # the runs of a rule are short
     n_runs = 5 * N_RUNS if visible((case, wrong)) < 8 and form is rule_text else N_RUNS
     if z(yours, right, n_runs) < 8:
-        return f"{yours:.4f} for {right:.4f} is too little to be seen in {n_runs:,} real runs"
-    try:
-        measured = frequency(form, call, case, to_probs, tuple(wrong["text"]), n_runs)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        return f"with real random numbers it raised {describe_error(error, None)}"
+        few = f"{yours:.4f} for {right:.4f} is too little to be seen in {n_runs:,} real runs"
+        raise Undecidable(few)
+    n_hits, branch = 0, RealBranch()
+    for text, _ in real_runs(form, call, case, n_runs):
+        while len(text) < len(beginning) and text == beginning[: len(text)]:
+            text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
+        n_hits += text[: len(beginning)] == beginning
+    measured = n_hits / n_runs
     z_right, z_yours = z(measured, right, n_runs), z(measured, yours, n_runs)
     wrong |= dict(runs=n_runs, measured=measured, z_right=z_right, z_yours=z_yours)
-    if abs(z_right) >= 5 and abs(z_yours) <= 4:
-        return ""
-    return f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}: {UNFOLLOWED}"
+    if abs(z_right) < 5 or abs(z_yours) > 4:
+        gave = f"{n_runs:,} real runs gave {measured:.4f}, the enumeration {yours:.4f}"
+        raise Undecidable(f"{gave}: {UNFOLLOWED}")
 
 
-def check_exact(
+def confirm_exact(
     form: Callable,
     call: Callable,
     cases: Sequence[Case],
     results: list[dict],
     to_probs: Callable,
     n_branches: int,
-) -> list[str]:
+) -> None:
     """Run a black box that is exact with real random numbers: does it keep as many drafts, and
     begin as often with each token, as the enumeration says? As many runs as it had branches, within
-    limits, in the case with the most to keep. Returns what speaks against it, or [].
+    limits, in the case with the most to keep. Raises Undecidable, which says what differs.
     """
     case, result = max(zip(cases, results), key=lambda pair: more_by_block(pair[1]))
     n_runs = min(max(n_branches, A_FEW[0]), A_FEW[1])
-    rows = []
+    rows = [
+        [min(len(text), case.n_tokens) - n_passes, *np.eye(case.n_vocab)[text[0]]]
+        for text, n_passes in real_runs(form, call, case, n_runs)
+    ]
+    expected, measured = [result["kept"], *to_probs(case.target(()))], np.mean(rows, axis=0)
+    errors = (np.maximum(np.var(rows, axis=0), 0.05) / n_runs) ** 0.5
+    worst = np.argmax(abs(measured - expected) / errors)
+    if abs(measured - expected)[worst] > 6 * errors[worst]:
+        what = f"began with {worst - 1} at a rate of" if worst else "kept"
+        figures = f"{measured[worst]:.4f}, the enumeration {expected[worst]:.4f}"
+        raise Undecidable(f"{n_runs:,} real runs {what} {figures}: {UNFOLLOWED}")
+
+
+def real_runs(
+    form: Callable, call: Callable, case: Case, n_runs: int
+) -> Iterator[tuple[Text, int]]:
+    """Yield what runs with real random numbers give, as rule_text and loop_text do. Raises
+    Undecidable if one raises an error.
+    """
     for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
         try:
-            text, n_passes = form(call, case, RealBranch())
+            run = form(call, case, RealBranch())
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            return [f"with real random numbers it raised {describe_error(error, None)}"]
-        rows.append([min(len(text), case.n_tokens) - n_passes, *np.eye(case.n_vocab)[text[0]]])
-    expected = [result["kept"], *to_probs(case.target(()))]
-    measured = np.mean(rows, axis=0)
-    errors = (np.maximum(np.var(rows, axis=0), 0.05) / n_runs) ** 0.5
-    worst = np.argmax(abs(measured - expected) / errors)
-    if abs(measured - expected)[worst] < 6 * errors[worst]:
-        return []
-    what = f"began with {worst - 1} at a rate of" if worst else "kept"
-    figures = f"{measured[worst]:.4f}, the enumeration {expected[worst]:.4f}"
-    return [f"{n_runs:,} real runs {what} {figures}: {UNFOLLOWED}"]
-
-
-def more_by_block(result: dict[str, Any]) -> float:
-    """How many more drafts block verification keeps in a case than the token rule."""
-    return result["kept_at_most"] - result["kept_by_verify"]
+            raised = describe_error(error, None)
+            raise Undecidable(f"with real random numbers it raised {raised}") from None
+        yield run
 
 
 def z(frequency: float, probability: float, n_runs: int) -> float:
@@ -419,18 +424,9 @@ def z(frequency: float, probability: float, n_runs: int) -> float:
     return (frequency - probability) / (variance / n_runs) ** 0.5
 
 
-def frequency(
-    form: Callable, call: Callable, case: Case, to_probs: Callable, beginning: Text, n_runs: int
-) -> float:
-    """How often a text begins so, in runs with real random numbers."""
-    n_hits = 0
-    for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
-        branch = RealBranch()
-        text, _ = form(call, case, branch)
-        while len(text) < len(beginning) and text == beginning[: len(text)]:
-            text = (*text, branch.choose(to_probs(case.target(text)), "sampled"))
-        n_hits += text[: len(beginning)] == beginning
-    return n_hits / n_runs
+def more_by_block(result: dict[str, Any]) -> float:
+    """How many more drafts block verification keeps in a case than the token rule."""
+    return result["kept_at_most"] - result["kept_by_verify"]
 
 
 def names_of(function: Callable) -> set[str]:
