@@ -27,6 +27,7 @@ from proof import enumerate as enumeration
 from proof.enumerate import STATE, Branch, format_row
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
+MOST_NUMBERS = 1_000  # among which a whole number is chosen: a branch for each
 SHARED = "one random number decides a race and something else: shared noise"
 
 
@@ -379,6 +380,13 @@ def pick(weights: Any) -> int:
     return draw().atom.split((cumulative[:-1] / cumulative[-1]).tolist(), "sampled")
 
 
+def whole(n: int) -> int:
+    """A whole number from 0 to n - 1."""
+    if n > MOST_NUMBERS:
+        branch().stop(f"one of {n:,} whole numbers is not followed; a uniform number is")
+    return pick([1] * n)
+
+
 def shape(size: Any, *parameters: Any) -> Any:
     """The size that was asked for, or that of the parameters; None for a single number."""
     return size if size is not None else np.broadcast(*parameters).shape or None
@@ -398,7 +406,7 @@ def gumbel(loc=0.0, scale=1.0, size=None):
 
 def integers(low, high=None, size=None, dtype=int, endpoint=False):
     low, high = (0, low) if high is None else (low, high)
-    drawn = fill(lambda: low + pick([1] * (high + endpoint - low)), size)
+    drawn = fill(lambda: low + whole(high + endpoint - low), size)
     return drawn if size is None else drawn.astype(int)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from proof import enumerate as enumeration
-from proof.noise import Number, Source, branch, draw, fill, pick
+from proof.noise import Number, Source, branch, draw, fill, pick, whole
 
 MOVES = set(
     "view reshape unsqueeze squeeze getitem expand expand_as view_as flatten transpose permute t "
@@ -190,7 +190,7 @@ def bernoulli(p, *args, generator=None, **kwargs):
 def randint(*bounds, size=None, **kwargs):
     (*low, high), size = (bounds, size) if size is not None else (bounds[:-1], bounds[-1])
     low = low[0] if low else 0
-    drawn = fill(lambda: low + pick([1] * (high - low)), tuple(size))
+    drawn = fill(lambda: low + whole(high - low), tuple(size))
     return torch.as_tensor(drawn.astype(int))
 
 
