@@ -40,8 +40,8 @@ class Backend:
 
 
 def get_backend(name: str = "numpy") -> Backend:
-    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose weights take half the
-    memory and are multiplied in float16. Raises ValueError if it is not to be had.
+    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose layers' weights take
+    half the memory and are multiplied in float16. Raises ValueError if it is not to be had.
     """
     if name in ("cupy", "cupy-float16"):
         return cupy_backend(half=name == "cupy-float16")
