@@ -7,11 +7,14 @@ of the thread that calls, its waits for the others included. v is the verify cos
 """
 
 import argparse
+import sys
 import time
 from collections import Counter
 from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 from checkpoints.registry import MODELS_DIR
@@ -43,7 +46,7 @@ class TimedWeight:
             return x @ self.weight
 
 
-parser = argparse.ArgumentParser(prog="python -m docs.profile", description=__doc__)
+parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("name", nargs="?", default="17M")
 try:
     (model,), _ = random_models([parser.parse_args().name], MODELS_DIR, get_backend())

@@ -536,6 +536,7 @@ def train(
     """
     optimizers, step = new_optimizers(model, learning_rate), 0
     resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
+    require_at_least(1, steps=steps)
     checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)
@@ -683,6 +684,8 @@ def draft(
     """
     require_at_least(1, n_layer=n_layer, n_embd=n_embd, n_head=n_head)
     require_at_least(N_CTX, tokens_per_step=tokens_per_step)
+    if draft_model_size == target_model_size:
+        raise ValueError(f"--draft_model_size {draft_model_size}: is the target; give another name")
     source = MODELS / target_model_size
     teacher = GPT2(read_config(source), read_tensors(source))
     losses = distillation_losses(teacher)

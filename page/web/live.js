@@ -121,10 +121,9 @@ if (live) {
   const form = $("controls");
   form.hidden = $("save").hidden = false;
   form.prompt.value = live.form.prompt.value;
-  for (const name in live.form.fields) {
+  for (const name in live.form.fields)
     if (name === "K" || name === "temperature") $("run").before(field(name)); // the others are folded
     else $("settings").append(field(name));
-  }
   for (const prompt of live.form.prompts) $("prompts").append(button(prompt, null, () => {
     form.prompt.value = prompt;
     askRace();

@@ -65,11 +65,12 @@ function explain({kind, round, i, p, q, ratio, u, P}) {
     block: `The guesses up to this one stay together in ${percent(P)} of all cases. `,
     coupled: "Both models choose under the same noise here. ",
   }[ruleOf(state.run)];
-  const here = `${quoted(round.tokens[i])}, which the large model says more often than the small one`;
+  const isCoupled = state.run.settings.coupled, here = `${quoted(round.tokens[i])}, which the large model `
+    + (isCoupled ? "chooses under the same noise" : "says more often than the small one");
   return {
     draft: odds + "Accepted.",
     rejected: `${odds}Rejected. In its place comes ${here}.`,
-    correction: `In place of the rejected guess comes ${here}: drawn from the missing pieces, a wide one more often.`,
+    correction: `In place of the rejected guess comes ${here}${isCoupled ? "" : ": drawn from the missing pieces, a wide one more often"}.`,
     bonus: "All guesses were accepted: behind the last one, the same pass gave the large model’s own next word, for free.",
     target: "Nothing was guessed: drawn as by the large model alone.",
   }[kind];

@@ -110,7 +110,7 @@ function showHeadline(run) {
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   if (n === 1) put("why", "Nothing was guessed in this text: the large model wrote it alone.");
-  put("same", `${isOtherText(run) ? "Same odds for every word" : "Same text"}, ${isSlower ? "not sooner" : "sooner"}.`);
+  put("same", `${isOtherText(run) ? "Same odds for every word" : "Same text"}, ${isSlower ? "later" : "sooner"}.`);
   put("compare", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? isSameText(run) ? "Drawn by chance, and yet the same words." : "Different dice, so different words, with the same odds."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
     : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));
@@ -250,26 +250,26 @@ function showLine(run, r, round, step, guessed) {
 // Words for a step: [heading, text].
 function stepWords(run, round, step, drafting, checking) {
   const n = round.draft.length, a = round.accepted, all = a === round.examined, isChance = isOtherText(run);
+  const stay = a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays";
   const [large, small] = run.parameters.map(n => n / 1e6); // look-up has none
   const costs = [drafting, checking].map(cost => cost.toFixed(2)), length = sum(costs.map(Number));
   const own = a < round.tokens.length && quoted(round.tokens[a]);
   const why = all ? "" : !isByChance(run) ? `Here the large model says ${own}, not ${quoted(round.draft[a])}.`
     : run.settings.coupled ? "Under the same noise, the large model chooses another."
+    : round.support ? `The guesses up to this one stay together in ${stayIn(round.support[a])} of 100, and the dice said no.`
     : `The small model says ${quoted(round.draft[a])} in ${percent(round.q[a])} of all cases, the large one `
-      + `only in ${percent(round.p[a])}. So it may stay only in `
-      + `${stayIn(round.p[a] / round.q[a])} of 100, and the dice said no.`;
+      + `only in ${percent(round.p[a])}. So it may stay only in ${stayIn(round.p[a] / round.q[a])} of 100, and the dice said no.`;
   const gain = `The time: ${costs[0]} (guessing) + ${costs[1]} (checking) = ${length.toFixed(2)} passes, instead of `
     + `${round.tokens.length} alone: ${round.tokens.length}\u00a0/\u00a0${length.toFixed(2)} = ${times(round.tokens.length / length)} as fast in this round.`;
   return [
     ["What happens next?", `The small model quickly guesses ${plural(n, "word")}: the grey blocks. `
-      + (small ? `It is ${rounded(large / small, 2)} times smaller (${rounded(small, 1)} of ${rounded(large, 2)} million weights): a guess costs ${Math.round(100 * drafting / n)}\u00a0% of a pass. ` : "")
+      + (small ? `It is ${small < large ? `${rounded(large / small, 2)} times` : "not"} smaller (${rounded(small, 2)} of ${rounded(large, 2)} million weights): a guess costs ${Math.round(100 * drafting / n)}\u00a0% of a pass. ` : "")
       + "Will the large model write them, too?"],
     [`One pass checks all ${n}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
-      + (isChance ? "how likely it finds the next guess; where it finds it less likely than the small model, a die decides whether it stays."
+      + (isChance ? `how likely it finds the next guess; ${round.support ? "a die decides how many of them stay" : "where it finds it less likely than the small model, a die decides whether it stays"}.`
         : "which word comes next: a guess stays if it is the same.") + " After the first one that does not stay, nothing counts."],
-    all ? ["All of them stay", "Nothing is rejected in this round."]
-      : [`${a ? `${plural(a, "guess")} stay${a === 1 ? "s" : ""}` : "None stays"}, the next is rejected`,
-        `${why}${a + 1 < n ? " What stands behind it was read after a rejected word: it is discarded." : ""}`],
+    all ? [a < n ? `${stay}: there the text ends` : "All of them stay", "Nothing is rejected in this round."]
+      : [`${stay}, the next is rejected`, `${why}${a + 1 < n ? " What stands behind it was read after a rejected word: it is discarded." : ""}`],
     [`One pass, ${plural(round.tokens.length, "word")}`, !own ? "The text ends here."
       : `${all ? `Behind the last guess, the same pass says its own next word, for free: ${own}.`
         : isChance ? `In its place comes ${own}, from the same pass: drawn from what the small model says too seldom.`

@@ -14,7 +14,9 @@ def test_the_parts_of_a_pass_and_its_verify_cost():
     assert ms["v"][0] == 1 and max(ms["attention"]) < max(ms["pass"])
 
 
-@pytest.mark.parametrize("script", [["-m", "docs.profile"], ["docs/pictures.py"]])
+@pytest.mark.parametrize(
+    "script", [["-m", "docs.profile"], ["docs/profile.py"], ["docs/pictures.py"]]
+)
 def test_a_wrong_name_is_an_error_with_those_that_are_known(script):
     done = python(*script, "nothing")
     assert done.returncode == 2 and "error: " in done.stderr.splitlines()[-1]

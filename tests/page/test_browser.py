@@ -136,6 +136,26 @@ def test_a_round_is_guessed_checked_rejected_replaced_one_click_each(saved, name
     assert alone == count == len(own) and gain == approx(count / passes, abs=0.006)
 
 
+def test_each_rule_is_told_in_its_own_words(saved):
+    told = "((kind, i) => itemsOf(state.base).filter(item => item.kind === kind).map(explain)[0])"
+    page = saved(**RUNS["block"])
+    row = page.evaluate("state.base.rounds.find(row => row.accepted < row.examined)")
+    said = page.evaluate("row => stepWords(state.base, row, 2, .25, 1)[1]", row)
+    of_100 = min(99, round(100 * row["support"][row["accepted"]]))
+    assert f"stay together in {of_100} of 100" in said
+    page = saved(**RUNS["coupled"])
+    for kind in ("rejected", "correction"):
+        said = page.evaluate(f"{told}('{kind}')")
+        assert "chooses under the same noise" in said and "more often" not in said
+
+
+def test_a_text_that_ends_among_the_guesses(saved):
+    said = saved().evaluate("""(tokens => stepWords(state.base, {draft: [...tokens, ...tokens],
+        tokens, accepted: 2, examined: 2, p: [1, 1], q: [1, 1]}, 2, .25, 1)[0])(
+        Object.keys(words).slice(0, 2))""")
+    assert said == "2 guesses stay: there the text ends"
+
+
 def test_where_all_guesses_are_right_the_same_pass_gives_one_more(saved):
     said = saved().evaluate("""(tokens => stepWords(state.base, {draft: tokens.slice(0, 1), tokens,
         accepted: 1, examined: 1, p: [1], q: [1]}, 3, .25, 1)[1])(
@@ -291,7 +311,7 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
         assert text_of(page, "#question") == "What happens next?"
         same = "Same odds for every word, " if chance else "Same text, "
         gain = page.evaluate("median(turnsOf(state.base).map(turn => turn.speedup))")
-        same += "sooner." if gain >= 1 else "not sooner."
+        same += "sooner." if gain >= 1 else "later."
         assert text_of(page, "#same") == same
         places.append(page.evaluate("$('chance').offsetTop - $('stage').offsetTop"))
         assert page.evaluate("isByChance(state.run)")  # the microscope stays
@@ -314,9 +334,7 @@ def test_the_headline_says_what_was_measured_and_no_more(saved):
     page.locator("#play").click()  # what is said below the race is in sight
     page.evaluate("state.base.turns = [[1, 1, 1]]; showRace(state.base)")  # half as fast, one turn
     said = " ".join(text_of(page, name) for name in ("#speedup", "#why", "#same", "#compare"))
-    assert (
-        "0.50" in said and "(one turn)" in said and "not sooner" in said and "should it be" in said
-    )
+    assert "0.50" in said and "(one turn)" in said and "later" in said and "should it be" in said
     assert "Middle" not in said
     page.evaluate("state.base.alone.tokens = tokensOf(state.base); showRace(state.base)")
     assert "Drawn by chance, and yet the same words." in text_of(page, "#compare")

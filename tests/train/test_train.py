@@ -288,6 +288,7 @@ def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, mo
     [
         (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
         (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 512 or more"),
+        (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
         (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
         (train.target, {"grow": "0"}, "--grow 0: expected --start"),
         (train.target, {"grow": "a", "start": "17M"}, "--grow 'a': expected layers"),
