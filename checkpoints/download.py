@@ -91,7 +91,7 @@ def fetch(folder_url: str, path: Path):
             # history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
         except OSError as error:  # of the disk: if it is full, that names no file
-            error.filename = error.filename or str(path)
+            error.filename = error.filename2 or error.filename or str(path)
             raise
         if wait is None:
             raise ValueError(f"{path}: {reason}; try again, it goes on where it stopped")

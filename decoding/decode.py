@@ -183,8 +183,10 @@ def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
 
 
 def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of several results of `decode`, the one with the median time."""
-    return sorted(turns, key=itemgetter("seconds"))[len(turns) // 2]
+    """The first of several results of `decode`, with the times of the one with the median time."""
+    median = sorted(turns, key=itemgetter("seconds"))[len(turns) // 2]
+    times = ("seconds", "prefill_seconds", "tokens_per_second")
+    return turns[0] | {name: median[name] for name in times}
 
 
 def compare(

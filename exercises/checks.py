@@ -34,7 +34,7 @@ class WrongAnswer(AssertionError):
 def check(name: str, answer: Any) -> tuple[bool, str]:
     """Check an answer. Returns whether it is right, and a verdict of one line."""
     try:
-        require(callable(answer), "expected a function")
+        require(callable(answer), "expected a function of this name")
         note = CHECKS[name](answer)
         return True, f"{name}: right" + (f"; {note}" if note else "")
     except (WrongAnswer, Undecidable, ValueError) as problem:

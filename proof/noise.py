@@ -27,7 +27,7 @@ from proof import enumerate as enumeration
 from proof.enumerate import STATE, Branch, format_row
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
-MOST_NUMBERS = 1_000  # among which a whole number is chosen: a branch for each
+MOST_NUMBERS = 100  # among which a whole number is chosen: a branch for each
 SHARED = "one random number decides a race and something else: shared noise"
 
 

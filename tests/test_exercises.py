@@ -57,6 +57,13 @@ def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(name, wrong)
     assert said in verdict
 
 
+def test_an_answer_that_is_not_there():
+    assert check("speedup_5", None) == (
+        False,
+        "speedup_5: WRONG: expected a function of this name",
+    )
+
+
 def test_what_a_reader_sees():
     """One line for each exercise still to be written; a reader's own answers stay out of this."""
     sources = {name: inspect.getsource(getattr(mine, name)) for name in CHECKS}

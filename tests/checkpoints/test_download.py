@@ -120,6 +120,13 @@ def test_a_full_disk_is_seen_before(get, monkeypatch):
     assert not get.path.exists()
 
 
+def test_a_folder_in_the_place_of_the_file_is_named(get):
+    get.path.mkdir()
+    with pytest.raises(OSError) as refused:
+        get()
+    assert refused.value.filename == str(get.path)
+
+
 def test_a_disk_that_fills_up_is_an_error_of_the_file(get, full_disk):
     with full_disk(1000), pytest.raises(OSError) as full:
         get()

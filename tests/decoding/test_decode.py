@@ -167,7 +167,12 @@ def test_no_distribution_outlives_its_round(draft):
 
 
 def turn(ids, speed, seconds=1.0):
-    return {"token_ids": ids, "tokens_per_second": speed, "seconds": seconds}
+    return {
+        "token_ids": ids,
+        "tokens_per_second": speed,
+        "seconds": seconds,
+        "prefill_seconds": 0.0,
+    }
 
 
 TABLE = TableModel(1, zeros=True)
@@ -189,7 +194,12 @@ def test_a_speedup_is_the_median_of_the_turns():
         "identical": True,
     }
     assert compare({"speculative": [turn([1], 2)]}, TABLE, [0], SamplingParams()) == {}
-    assert median_turn([turn([1], 1, s) for s in (3, 1, 2)])["seconds"] == 2
+
+
+def test_of_several_turns_the_first_text_is_shown_with_the_median_time():
+    """With K auto, rounds and texts differ."""
+    shown = median_turn([turn([s], 1, s) for s in (3, 1, 2)])
+    assert (shown["token_ids"], shown["seconds"]) == ([3], 2)
 
 
 def test_a_difference_is_explained_by_what_the_text_was_chosen_by():

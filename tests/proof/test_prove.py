@@ -226,7 +226,7 @@ def test_an_error_in_rare_branches_is_no_wrong_text():
         lambda: np.sin(np.random.random(3))[0],
         lambda: np.random.random(out=np.zeros(3)),
         lambda: random.choice([]),
-        lambda: random.randrange(10**9),
+        lambda: random.randrange(1000),
         lambda: np.random.randint(10**9) / 10**9,
         lambda: np.isnan(np.random.random(3)).any(),
     ],
