@@ -310,13 +310,15 @@ def race_chance(a: Number, b: Number, largest: bool) -> float | None:
     they are not in one. Where they are, all points tell the same, one at the far end included.
     """
     leader = (max if largest else min)(a, b, key=lambda number: number.quantile(0.5))
-    chances = []
-    for mass in (NEGLIGIBLE / 10, 0.2, 0.5, 0.8):
+    chances: list[float] = []
+    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
         t = leader.quantile(mass if largest else 1 - mass)
-        below = np.array([a.below(t), b.below(t)])
-        powers = -np.log(below if largest else 1 - below)
-        chances.append(float(1 / (1 + powers[1] / powers[0])))
-    return chances[2] if max(chances) - min(chances) < NEGLIGIBLE else None
+        reached = [x.below(t) if largest else 1 - x.below(t) for x in (a, b)]
+        v, w = (-math.log(x) if x > 0 else math.inf for x in reached)
+        chances.append(1 / (1 + w / v) if v else 0.0 if w else math.nan)
+        if not abs(chances[-1] - chances[0]) < NEGLIGIBLE:  # NaN, too
+            return None
+    return chances[0]
 
 
 # ---------------------------------------------------------------- sources

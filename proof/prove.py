@@ -409,7 +409,8 @@ def real_runs(
     """
     for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
         try:
-            run = form(call, case, RealBranch())
+            with np.errstate(all="ignore"):  # as in `followed`
+                run = form(call, case, RealBranch())
         except KeyboardInterrupt:
             raise
         except BaseException as error:
