@@ -2,7 +2,7 @@
 
 import json
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
 from itertools import chain
@@ -18,7 +18,7 @@ from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
 from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, load_pair
-from sampling import SamplingParams
+from sampling import Round, SamplingParams
 
 # flags that decide nothing of a line
 NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend")
@@ -184,9 +184,18 @@ def decode_job(
     """Continue the ids of a prompt with one decoder, as the settings say, and return what
     decoding.decode.decode does. batched: see decoding.batching.decode_together; watch: see decode
     """
+    rounds = begin_job(batched(target), batched(draft), encoder, decoder, ids, settings)
+    return decode(rounds, encoder, watch)
+
+
+def begin_job(
+    target: Any, draft: Any, encoder: Any, decoder: Any, ids: list[int], settings: dict[str, Any]
+) -> Iterator[Round]:
+    """The Rounds of a text, as decoding.decode.begin gives them. Raises ValueError for a setting
+    that cannot be used.
+    """
     names = ("K", "seed", "stop", "verification", "coupled")
-    rounds = begin(
-        decoder, batched(target), batched(draft), encoder, ids, settings["n_tokens_to_generate"],
+    return begin(
+        decoder, target, draft, encoder, ids, settings["n_tokens_to_generate"],
         to_probs=sampling_params(settings), **{name: settings[name] for name in names},
     )  # fmt: skip
-    return decode(rounds, encoder, watch)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
 from cli import show
-from cli.batch import decode_job
+from cli.batch import begin_job, decode_job
 from cli.command import ERRORS, flags_of, print_error, read, say, unknown
 from decoding.decode import DECODERS, encode_prompt, load_pair
 
@@ -42,6 +42,7 @@ def chat(
     Flags, those of generate:
     """
     settings = dict(locals())
+    begin_job(*pair_of(settings), "speculative", [0], settings)  # refuses what cannot be used
     interactive = sys.stdin.isatty()
     about = (inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines()
     if interactive:
@@ -82,10 +83,15 @@ def change(settings: dict[str, Any], words: str) -> None:
         say(f"/{shown} {settings[shown]}")
 
 
-def continue_text(settings: dict[str, Any], prompt: str) -> None:
-    """Continue a prompt with each decoder of the mode. Models are loaded again if they changed."""
+def pair_of(settings: dict[str, Any]) -> tuple[Any, Any, Any]:
+    """The target, the draft and the encoder of the settings. Loaded again only if they changed."""
     names = ("target_model_size", "draft_model_size", "models_dir", "backend")
-    target, draft, encoder = load_pair(*(settings[name] for name in names))
+    return load_pair(*(settings[name] for name in names))
+
+
+def continue_text(settings: dict[str, Any], prompt: str) -> None:
+    """Continue a prompt with each decoder of the mode."""
+    target, draft, encoder = pair_of(settings)
     ids = encode_prompt(prompt, encoder, target)
     for decoder in DECODERS if settings["mode"] == "both" else (settings["mode"],):
         traced = settings["trace"] and decoder == "speculative"

@@ -120,7 +120,7 @@ def test_what_makes_no_sense_is_one_line_and_the_session_goes_on(chat, text, lin
 
 
 def test_flags_that_make_no_sense_end_it(chat):
-    for flag in ("--K=x", "--out=y", "word"):
+    for flag in ("--K=x", "--out=y", "word", "--K=0", "--temperature=-1", "--draft_model_size=9B"):
         code, out, err = chat([PROMPT], flag)
         assert (code, out, err.count("\n")) == (2, "", 1) and err.startswith("error: ")
 
