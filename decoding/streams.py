@@ -32,4 +32,6 @@ def stream(purpose: Purpose, seed: int, *numbers: int) -> np.random.SeedSequence
 
     numbers: these tell apart the streams of one purpose
     """
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected 0 or more")
     return np.random.SeedSequence(seed, spawn_key=(purpose, *numbers))

@@ -39,7 +39,8 @@ def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
             words.append(f"--{name}")
         elif name not in defaults or value != defaults[name]:
             words += [f"--{name}", str(value)]
-    return shlex.join(words)
+    # as a flag's value, a hyphen would stand for standard input
+    return ("printf - | " if settings.get("prompt") == "-" else "") + shlex.join(words)
 
 
 def decode_each(encoder: Encoder, ids: list[int], tokens: list[int]) -> list[str]:

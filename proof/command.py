@@ -122,11 +122,11 @@ def find(program: str) -> tuple[Callable, None, str]:
     }
     defined = ", ".join(functions) or "none: it defines no function"
     if not name:
-        named: list[str] = [key for key in ("speculative", "verify") if key in functions]
-        possible = named or [key for key, value in functions.items() if has_form(value)]
+        possible = [key for key, value in functions.items() if has_form(value)] or [*functions]
+        named = [key for key in ("speculative", "verify") if key in possible]
         if not named and len(possible) != 1:
             raise ValueError(f"{path}: expected {path}:FUNCTION, of {defined}")
-        name = possible[0]
+        name = (named or possible)[0]
     if not callable(getattr(module, name, None)):
         raise ValueError(f"{path} has no function {name}: expected one of {defined}")
     return getattr(module, name), None, name

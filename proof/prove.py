@@ -444,9 +444,10 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
     forms = {3: rule_text, 5: loop_text}
     if len(required) not in forms:
         signature = ", ".join(p.name for p in parameters)
+        name = getattr(function, "__name__", "it")
         raise ValueError(
-            f"({signature}): expected (draft, p, q) or (target, draft_model, ids, n_tokens, K), "
-            "and sample, accept, rng or end after these"
+            f"{name}({signature}): expected (draft, p, q), or (target, draft_model, ids, n_tokens, "
+            "K), and sample, accept, rng or end after these"
         )
 
     generator: Any = Source(np.random.default_rng(), NUMPY)

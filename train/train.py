@@ -367,6 +367,8 @@ def read_tensors(folder: Path) -> dict[str, np.ndarray]:
 
 def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -> GPT2:
     """Make a GPT2 with random weights and the vocabulary size of a model's folder."""
+    if n_embd % n_head:
+        raise ValueError(f"--n_embd {n_embd}: expected a multiple of --n_head {n_head}")
     seed_weights(seed)
     return GPT2(Config(load_encoder(folder).n_vocab, N_CTX, n_embd, n_head, n_layer))
 
@@ -537,6 +539,10 @@ def train(
     optimizers, step = new_optimizers(model, learning_rate), 0
     resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
     require_at_least(1, steps=steps)
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"a model named {name!r}: expected letters, digits, -, _ and .")
+    if not 0 < learning_rate < 1:
+        raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
     checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
     if checkpoint.exists():
         saved = torch.load(checkpoint, weights_only=True)

@@ -338,6 +338,12 @@ def test_the_command_says_exact_and_undecidable():
     assert code == 3 and "ZeroDivisionError" in out and "line " in out
 
 
+def test_of_a_rule_and_a_loop_of_another_form_the_rule_is_judged(tmp_path):
+    text = "def speculative(one, two): pass\ndef verify(draft, p, q): pass\n"
+    (tmp_path / "mine.py").write_text(text)
+    assert command.find(str(tmp_path / "mine.py"))[2] == "verify"
+
+
 @pytest.mark.parametrize("words", [["none.py"], ["nothing"], [HERE / "own_loops.py:nix"], []])
 def test_bad_input_is_one_line(words):
     code, out, err = run(*words)

@@ -287,6 +287,8 @@ def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, mo
     "command, flags, said",
     [
         (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
+        (train.draft, {"n_embd": 9, "target_model_size": "17M"}, "--n_embd 9: expected a multiple"),
+        (train.draft, {"seed": -1, "target_model_size": "17M"}, "seed -1: expected 0 or more"),
         (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 512 or more"),
         (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
         (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
