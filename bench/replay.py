@@ -95,7 +95,7 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int], 
             if not prompt or not text or not are_ids:
                 raise ValueError("no text, or ids of another vocabulary")
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
-            expected = "expected what batch writes, or a JSON object with prompt and output"
+            expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
         texts.append((prompt, text, ended))
     if not texts:

@@ -191,7 +191,7 @@ def tokens_of(
         tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in found]
         if all(0 <= token < n_vocab for token in tokens):
             return tokens
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: torch, of a row
         pass
     shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
     why = "; does a branch end without return?" if result is None else ""

@@ -74,6 +74,13 @@ def test_a_right_rule_is_exact_in_torch():
 
 
 @pytest.mark.oracle
+def test_a_tensor_of_another_shape_is_shown():
+    torch = pytest.importorskip("torch")
+    result = prove(lambda draft, p, q, sample: torch.tensor([[sample(p[0]), 0]]))
+    assert "it returns tensor([[0, 0]]): expected tokens" in result["reason"]
+
+
+@pytest.mark.oracle
 @pytest.mark.parametrize(
     "name, reason",
     [
