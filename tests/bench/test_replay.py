@@ -25,7 +25,7 @@ def replayed(pair, tmp_path, capsys):
     return call
 
 
-@pytest.mark.parametrize("n_tokens, stop", [(20, ""), (60, ","), (60, " the")])
+@pytest.mark.parametrize("n_tokens, stop", [(20, ""), (60, ",")])
 def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop):
     """Of lines as batch writes them, for a model and for n-grams, and every K."""
     lines, live = [], {}

@@ -35,9 +35,13 @@ def functions_of(module, *helpers):
         for name, value in vars(module).items()
         if callable(value) and value.__module__ in (module.__name__, "wrong_samplers")
     }
-    return [pytest.param(own[name], id=name) for name in own if name not in helpers]
+    marks = {name: [pytest.mark.slow] for name in ONCE_MORE}
+    names = [name for name in own if name not in helpers]
+    return [pytest.param(own[name], id=name, marks=marks.get(name, [])) for name in names]
 
 
+# other spellings of what is tried in a few seconds
+ONCE_MORE = "smallest_exponential power_race gumbel_by_hand vectors_of_coins".split()
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
 LATER = ["legacy", "wrong_where", "coins_of_one_digit"]  # parts of others, or tried alone
 WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "is_one_hot", *LATER)
@@ -263,6 +267,7 @@ def test_a_number_that_is_no_longer_random_equals_a_number():
     assert prove(first_of_equals, RULE_CASES[:1])["verdict"] == "wrong"
 
 
+@pytest.mark.slow
 def test_a_small_difference_is_looked_for_in_more_real_runs():
     result = prove(
         wrong_samplers.coins_of_one_digit, [case for case in RULE_CASES if case.name == "K = 2"]
