@@ -165,7 +165,7 @@ class Encoder:
         except UnicodeEncodeError as error:
             bad = f"U+{ord(text[error.start]):04X} at character {error.start}"
             raise ValueError(
-                f"the text has {bad}, a lone surrogate or a byte of no UTF-8: expected Unicode"
+                f"the text has {bad}, a lone surrogate or a byte that is no UTF-8: expected Unicode"
             ) from None
         ids = []
         for part in self._added_texts.split(text) if self._added_texts else [text]:

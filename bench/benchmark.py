@@ -17,6 +17,7 @@ from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
+from cli.command import require_at_least
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, load_drafts
@@ -93,12 +94,9 @@ def benchmark(
     Ks, rules = read_list("K", K, int), read_list("verification", verification)
     batch_sizes = read_list("batch_size", batch_size, int)
     params = [SamplingParams(t, top_k, top_p) for t in read_list("temperature", temperature, float)]
-    counts = {"n_prompts": n_prompts, "n_tokens_to_generate": n_tokens_to_generate}
-    for flag, count in (counts | {"repeats": repeats}).items():
-        if count < 1:
-            raise ValueError(f"--{flag} {count}: expected 1 or more")
-    if seed < 0:
-        raise ValueError(f"--seed {seed}: expected 0 or more")
+    require_at_least(1, n_prompts=n_prompts, n_tokens_to_generate=n_tokens_to_generate)
+    require_at_least(1, repeats=repeats)
+    require_at_least(0, seed=seed)
     if unknown := {*rules} - {*RULES}:
         raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
     if not 0 <= synthetic_acceptance <= 1:

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.registry import MODELS_DIR
-from cli.command import print_note
+from cli.command import print_note, require_at_least
 from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
@@ -61,9 +61,8 @@ def batch(
         cluster: local:N, N worker processes here; or the address of a Dask scheduler
     """
     flags = dict(locals())
-    for flag, value, least in (("batch_size", batch_size, 1), ("seed", seed, 0)):
-        if value < least:
-            raise ValueError(f"--{flag} {value}: expected {least} or more")
+    require_at_least(1, batch_size=batch_size)
+    require_at_least(0, seed=seed)
     SamplingParams(temperature, top_k, top_p)  # refuses what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)

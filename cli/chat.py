@@ -55,7 +55,7 @@ def chat(
                 say(*about)
             elif line.startswith("/") and not line.startswith("//"):
                 change(settings, line[1:])
-            elif line.strip():
+            elif words:
                 continue_text(settings, line[line.startswith("//") :])
         except EOFError:
             return

@@ -107,6 +107,13 @@ def read(flag: inspect.Parameter, text: str) -> Any:
     raise ValueError(f"--{flag.name} {shown!r}: expected {expected}")
 
 
+def require_at_least(least: int, **flags: int) -> None:
+    """Raise ValueError for a flag below the least value."""
+    for name, value in flags.items():
+        if value < least:
+            raise ValueError(f"--{name} {value}: expected {least} or more")
+
+
 def split(
     words: list[str], flags: dict[str, inspect.Parameter], moved: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:

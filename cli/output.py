@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from secrets import token_hex
 
 try:
     import fcntl
@@ -79,7 +80,7 @@ def new_file(path: str | Path) -> Iterator[Path]:
     succeeds, and is deleted if the block raises. Raises ValueError if `path` is there already.
     """
     path = require_new(path)
-    temporary = path.with_name(f"{os.getpid()}.part")
+    temporary = path.with_name(f"{token_hex(8)}.part")
     try:
         with named(path):
             yield temporary

@@ -25,14 +25,18 @@ def read_lines(path: str | Path) -> list[str]:
     path = Path(path)
     if path.is_char_device():  # such as /dev/zero, which has no end
         raise ValueError(f"{path}: is a device; expected a file")
-    with path.open(encoding="utf-8-sig") as file:
-        try:
-            lines = [line.rstrip("\r\n") for line in file if line.strip()]
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
+    lines = [line for line in read_utf8(path).split("\n") if line.strip()]
     if not lines:
         raise ValueError(f"{path}: expected prompts or texts, one a line")
     return lines
+
+
+def read_utf8(path: Path) -> str:
+    """The text of a file; all its lines end in \\n. Raises ValueError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
 
 
 def prompt_of(line: str, where: str) -> str:

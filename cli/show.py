@@ -40,7 +40,7 @@ def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[
     """Print the text while it is written."""
     decode = encoder.incremental_decoder()
     for this_round in rounds:
-        if this_round.tokens:  # there was no error
+        if this_round.tokens:  # the prefill has none; of a text that fails at once nothing is shown
             words = opening + decode(encoder.without_end(this_round.tokens))
             print(words, end="", flush=True)
             opening = ""

@@ -84,8 +84,8 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
             OSError,
             ValueError,
             RuntimeError,
-            TypeError,
-        ) as error:  # TypeError: TLS without keys
+            TypeError,  # TLS without keys
+        ) as error:
             reason = str(error).partition("\n")[0] or "no answer"
             expected = "expected local:N or a running scheduler with workers"
             raise ValueError(f"--cluster {address}: {reason}; {expected}") from None

@@ -62,7 +62,7 @@ def prove(program: str, *, json: bool = False) -> None:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Let nothing that is printed inside reach stdout, below Python's stream neither."""
+    """Keep all that is printed inside from stdout, also what does not pass through sys.stdout."""
     stdout, kept = sys.stdout, os.dup(1)
     stdout.flush()
     try:
@@ -102,14 +102,15 @@ def load(path: Path) -> ModuleType:
 
 def forget_namesakes(folder: Path) -> None:
     """Let what a file imports from its own folder come from there, and not from a module of this
-    project that has the same name, such as utils.
+    project that has the same name, such as utils. Changes sys.modules.
     """
-    for name, module in list(sys.modules.items()):
+    for name in list(sys.modules):
         top = name.partition(".")[0]
         own = next(filter(Path.exists, (folder / f"{top}.py", folder / top / "__init__.py")), None)
-        file = Path(getattr(module, "__file__", None) or "")
-        if own and ROOT in file.parents and own not in (file, file.parent / "__init__.py"):
-            del sys.modules[name]
+        ours = Path(getattr(sys.modules.get(top), "__file__", None) or "")
+        if own and own != ours and ROOT in ours.parents:
+            for one in [one for one in sys.modules if one.partition(".")[0] == top]:
+                del sys.modules[one]
 
 
 def find(program: str) -> tuple[Callable, None, str]:
@@ -133,6 +134,7 @@ def find(program: str) -> tuple[Callable, None, str]:
 
 
 def is_defined_in(module: ModuleType, value: Any) -> bool:
+    """Whether a value is a function or class of this module, or an object of such a class."""
     try:
         return callable(value) and value.__module__ == module.__name__
     except Exception:  # such as a proxy without anything behind it

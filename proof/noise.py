@@ -383,7 +383,7 @@ def pick(weights: Any) -> int:
 
 
 def whole(n: int) -> int:
-    """A whole number from 0 to n - 1."""
+    """A whole number from 0 to n - 1, each as likely; undecidable if n is above MOST_NUMBERS."""
     if n > MOST_NUMBERS:
         branch().stop(f"one of {n:,} whole numbers is not followed; a uniform number is")
     return pick([1] * n)

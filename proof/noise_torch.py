@@ -138,7 +138,8 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def drawn_into(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
-    if tensor._is_view():  # of another one, which does not learn of its Numbers
+    """Fill a tensor with random numbers, in place; undecidable if it is a part of another one."""
+    if tensor._is_view():  # the other one would not learn of its Numbers
         branch().stop("random numbers are written into a part of a tensor")
     return put(tensor, cells)
 

@@ -32,8 +32,9 @@ from checkpoints.files import sha256_of
 from checkpoints.folder import open_weights, read_config, weights_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.tokenizer import load_encoder
-from cli.command import run_program
+from cli.command import require_at_least, run_program
 from cli.output import named
+from cli.prompts import read_utf8
 from decoding.batching import read_together
 from decoding.streams import Purpose, stream
 from encoder import END_OF_TEXT
@@ -82,21 +83,7 @@ def replacing(path: Path) -> Iterator[Path]:
     part.replace(path)
 
 
-def require_at_least(least: int, **flags: int) -> None:
-    """Raise ValueError for a flag below the least value."""
-    for name, value in flags.items():
-        if value < least:
-            raise ValueError(f"--{name} {value}: expected {least} or more")
-
-
 # ---------------------------------------------------------------- texts
-
-
-def read_utf8(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
 
 
 def read_documents(corpus: str, split: str) -> list[str]:
