@@ -183,10 +183,12 @@ def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
 
 
 def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The first of several results of `decode`, with the times of the one with the median time."""
-    median = sorted(turns, key=itemgetter("seconds"))[len(turns) // 2]
-    times = ("seconds", "prefill_seconds", "tokens_per_second")
-    return turns[0] | {name: median[name] for name in times}
+    """Of several results of `decode`, the one with the median time, among those that came about as
+    the first did: with K auto, which looks at times, others may have another text or other rounds.
+    """
+    how = itemgetter("token_ids", "rounds", "examined", "accepted")
+    alike = [turn for turn in turns if how(turn) == how(turns[0])]
+    return sorted(alike, key=itemgetter("seconds"))[len(alike) // 2]
 
 
 def compare(

@@ -50,7 +50,8 @@ def note_of(this_round: Round, rng: Any, rule: str) -> dict[str, Any]:
     """The numbers of one round, just after it, for JSON. Lists have an item for each drafted token,
     but for those of `tokens`, the tokens that the round wrote.
 
-    p, q: the probabilities of the drafted tokens; overlap: the sum of min(p, q) over all tokens
+    p, q: the probabilities of the drafted tokens
+    overlap: the sum of min(p, q) over all tokens; under the block rule, p times the support before
     coins: u of each examined draft under the token rule, accepted where u < p / q
     support: under the block rule, the probability that this many drafts are accepted
     likely: for each of `tokens`, [(token, p, q)]; q is None where nothing was drafted
@@ -59,6 +60,8 @@ def note_of(this_round: Round, rng: Any, rule: str) -> dict[str, Any]:
     n = len(draft)
     p_drafted = p[np.arange(n), draft].tolist()
     q_drafted = q[np.arange(n), draft].tolist() if n else []
+    support = block_support(p_drafted, q_drafted) if rule == "block" else None
+    before = np.array([1.0, *support[:-1]])[:, None] if support else 1.0
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,
@@ -67,9 +70,9 @@ def note_of(this_round: Round, rng: Any, rule: str) -> dict[str, Any]:
         "draft": draft,
         "p": p_drafted,
         "q": q_drafted,
-        "overlap": np.minimum(p[:n], q).sum(axis=-1).tolist() if n else [],
+        "overlap": np.minimum(before * p[:n], q).sum(axis=-1).tolist() if n else [],
         "coins": rng.tossed[: this_round.examined] if rule == "token" else [],
-        "support": block_support(p_drafted, q_drafted) if rule == "block" else None,
+        "support": support,
         "likely": [
             likely_rows(p[i], q[i] if i < n else None, {int(token), *draft[i : i + 1]})
             for i, token in enumerate(this_round.tokens)

@@ -44,7 +44,7 @@ def prove(program: str, *, json: bool = False) -> None:
         if re.search(r"\.py(:\w+)?$", program):
             results = [referee.prove(*find(program))]
         elif (adapter := ADAPTERS / f"judge_{program}.py").exists():
-            results = load(adapter).referee()
+            results = verdicts(load(adapter))
         else:
             known = ", ".join(sorted(path.stem[6:] for path in ADAPTERS.glob("judge_*.py")))
             known = known or "the programs in docs/referee of a checkout"
@@ -98,6 +98,15 @@ def load(path: Path) -> ModuleType:
     finally:
         sys.argv = words
     return module
+
+
+def verdicts(adapter: ModuleType) -> list[dict[str, Any]]:
+    """What an adapter's `referee` returns. Raises ValueError if its program is another version."""
+    try:
+        return adapter.referee()
+    except (AttributeError, ImportError, TypeError) as error:
+        problem = describe_error(error, adapter.__file__)
+        raise ValueError(f"{adapter.__file__} does not fit the program: {problem}") from error
 
 
 def forget_namesakes(folder: Path) -> None:

@@ -33,9 +33,12 @@ def program(name: str, stubs: Sequence[str] = ()) -> ModuleType:
 
     stubs: modules that it imports, and that what is judged does not need
     """
-    root = Path(os.environ.get("CLONE", "")).expanduser().resolve()
-    if not any((root / name.replace(".", "/")).with_suffix(end).exists() for end in ("", ".py")):
-        raise ValueError(f"{root} has no {name}: expected CLONE=the folder of a clone")
+    clone = os.environ.get("CLONE", "")
+    root = Path(clone).expanduser().resolve()
+    file = root / name.replace(".", "/")
+    if not clone or not any(file.with_suffix(end).exists() for end in ("", ".py")):
+        problem = f"{root} has no {name}" if clone else "CLONE is not set"
+        raise ValueError(f"{problem}: expected CLONE=the folder of a clone")
     theirs = {path.stem for path in root.iterdir()} | set(stubs)
     before = dict(sys.modules)
     for known in before:  # ours may have the same names

@@ -88,7 +88,7 @@ function rowsAt(round, i) {
   const left = (whole, name) => Math.max(0, whole - sum(rows.map(row => row[name])));
   const drafted = rows[0].q !== null;
   const others = {id: null, p: left(P, "p"), q: drafted ? left(1, "q") : null,
-    both: drafted && P === 1 ? left(round.overlap[i], "both") : 0};
+    both: drafted ? left(round.overlap[i], "both") : 0};
   if (others.p + others.q > .0005) rows.push(others);
   for (const row of rows) row.over = row.p - row.both;
   const last = row => Number(row.id === null);

@@ -172,6 +172,9 @@ def turn(ids, speed, seconds=1.0):
         "tokens_per_second": speed,
         "seconds": seconds,
         "prefill_seconds": 0.0,
+        "rounds": 2,
+        "examined": 1,
+        "accepted": 0,
     }
 
 
@@ -196,10 +199,13 @@ def test_a_speedup_is_the_median_of_the_turns():
     assert compare({"speculative": [turn([1], 2)]}, TABLE, [0], SamplingParams()) == {}
 
 
-def test_of_several_turns_the_first_text_is_shown_with_the_median_time():
-    """With K auto, rounds and texts differ."""
-    shown = median_turn([turn([s], 1, s) for s in (3, 1, 2)])
-    assert (shown["token_ids"], shown["seconds"]) == ([3], 2)
+def test_of_several_turns_one_is_shown_that_wrote_the_first_text():
+    """With K auto, rounds and texts differ; no figure is then that of another text."""
+    shown = lambda *turns: median_turn([turn(*each) for each in turns])["seconds"]
+    assert shown(([3], 1, 3), ([3], 1, 1), ([3], 1, 2)) == 2
+    assert shown(([3], 1, 3), ([1], 1, 1), ([2], 1, 2)) == 3
+    other_rounds = turn([3], 1, 1) | {"rounds": 7, "accepted": 1}
+    assert median_turn([turn([3], 1, 2), other_rounds, other_rounds])["seconds"] == 2
 
 
 def test_a_difference_is_explained_by_what_the_text_was_chosen_by():

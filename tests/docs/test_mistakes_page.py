@@ -22,6 +22,7 @@ def test_every_mistake_stands_there_once():
         assert "\n".join(["```diff", *changed_lines(MISTAKES[name]), "```"]) in story
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MISTAKES)
 def test_its_distance_is_what_the_page_says(name):
     mistake, found = MISTAKES[name], measure(MISTAKES[name])

@@ -105,11 +105,13 @@ def test_under_the_block_rule_the_support_of_each_draft_is_noted(
     target, draft = TableModel(target, zeros=True), TableModel(draft or 0)
     new_rng = partial(RecordingRng, seed)
     _, notes, _ = watched(target, draft, K, to_probs, new_rng, is_done, "block")
-    for note in notes:
+    for note, p, q in worked_out_anew(to_probs, notes, target, draft):
         P = [1.0]  # of no draft, one, two, ...
         for p_token, q_token in zip(note["p"], note["q"]):
             P.append(min(1.0, P[-1] * p_token / q_token))
         assert note["support"] == P[1:] and note["coins"] == []
+        shared = [np.minimum(before * row, other).sum() for before, row, other in zip(P, p, q)]
+        assert note["overlap"] == approx(shared)
 
 
 @pytest.mark.parametrize("draft", [TableModel(2), None], ids=["model", "ngram"])

@@ -9,7 +9,7 @@ import own_loops as loops
 import pytest
 import undecidable_samplers
 import wrong_samplers
-from command_line import ROOT, python
+from command_line import ENVIRONMENT, ROOT, python
 
 from exercises import solutions
 from proof import command
@@ -41,7 +41,10 @@ def functions_of(module, *helpers):
 
 
 # other spellings of what is tried in a few seconds
-ONCE_MORE = "smallest_exponential power_race gumbel_by_hand vectors_of_coins".split()
+ONCE_MORE = (
+    "smallest_exponential power_race gumbel_by_hand vectors_of_coins gumbel_race one_hot_draw "
+    "inverted_cumulative loop_over_cumulative bisected own_generator"
+).split()
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
 LATER = ["legacy", "wrong_where", "coins_of_one_digit"]  # parts of others, or tried alone
 WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "is_one_hot", *LATER)
@@ -360,6 +363,16 @@ def test_of_a_rule_and_a_loop_of_another_form_the_rule_is_judged(tmp_path):
 def test_bad_input_is_one_line(words):
     code, out, err = run(*words)
     assert (code, out) == (2, "") and err.startswith("error: ") and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "clone, expected", [("", "CLONE is not set"), (str(ROOT), "does not fit the program")]
+)
+def test_a_program_without_its_clone_is_one_line(clone, expected):
+    """The folder of this project, in which it runs, has a main.py, too."""
+    done = python("main.py", "prove", "jaymody", environment=ENVIRONMENT | {"CLONE": clone})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert expected in done.stderr and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
