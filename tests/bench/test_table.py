@@ -17,7 +17,7 @@ def row(draft="eagle", K=2, speedup=1.5, weights="checkpoint", **more):
         "batch_size": 1,
         "prompts": 6,
         "plain_tokens_per_second": 10.0,
-        "tokens_per_second": 15.0,
+        "tokens_per_second": 10.0 * (speedup or 1.0),
         "speedup": speedup,
         "predicted": 1.4,
         "tokens_per_target_pass": 2.0,
@@ -43,6 +43,11 @@ def test_cells_and_the_fastest_K_of_each_draft_in_bold():
     cells = [row[4].strip() for row in table[2:]]
     assert cells == ["1.50 [1.40, 1.60]", "**1.60 [1.40, 1.60]**", "1.50 [1.40, 1.60]", "–"]
     assert "- speedup –: its interval contains 1 (1 of 4 rows)" in lines
+
+
+def test_no_K_is_bold_where_one_that_is_withheld_is_faster():
+    slower = [row(K=K, speedup=0.9) for K in (4, 5)]
+    assert "**" not in to_markdown([withheld(K=1), *slower]) and "**" in to_markdown(slower)
 
 
 def test_figures_that_are_not_real_are_labelled():
