@@ -173,8 +173,8 @@ def load_models(names: list[str], models_dir: str, backend: Backend) -> tuple[li
     Raises ValueError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
     """
-    if isinstance(names, str):
-        raise ValueError(f"sizes {names!r}: expected a list, such as [{names!r}]")
+    if isinstance(names, str) or not names:
+        raise ValueError(f"sizes {names!r}: expected a list, such as [{names or '17M'!r}]")
     folders = [find_folder(name, models_dir) for name in names]
     configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
     encoders = [load_encoder(folder) for folder in folders]

@@ -123,6 +123,14 @@ def begin(
         raise ValueError(f"seed {seed}: expected 0 or more")
     if K != "auto" and K < 1:
         raise ValueError(f"K = {K}: expected 1 or more")
+    for name, value, known in (
+        ("decoder", decoder, DECODERS),
+        ("verification", verification, RULES),
+    ):
+        if value not in known:
+            raise ValueError(f"{name} {value!r}: expected {' or '.join(known)}")
+    if not 0 < len(ids) < target.config.n_ctx:
+        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {target.config.n_ctx - 1}")
     if coupled and verification != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
     rng: Any = Rng(seed)

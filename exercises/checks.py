@@ -163,7 +163,7 @@ def check_two_drafts_10(answer: Callable) -> str:
 
 def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Raise WrongAnswer unless a rule or loop is exact in all cases, and then, unless there is
-    nothing to remark: it keeps as many draft tokens as verify. Returns what `prove` says of each.
+    nothing to remark: it gains as many tokens as verify. Returns what `prove` says of each.
     """
     results = []
     for case in cases:
@@ -187,7 +187,7 @@ def check_verify_7(answer: Callable) -> str:
 def check_block_11(answer: Callable) -> str:
     for found in referee(answer, RULE_CASES):
         kept, most = found["kept"], found["kept_at_most"]
-        problem = f"it keeps {kept:.4f} drafts, expected {most:.4f} ({found['name']})"
+        problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
         require(kept > most - TOLERANCE, f"the distribution is right, but {problem}")
     figures = f"{found['kept']:.2f} on average, the token rule {found['kept_by_verify']:.2f}"
     return f"of {found['K']} draft tokens it keeps {figures}"

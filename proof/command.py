@@ -104,7 +104,9 @@ def verdicts(adapter: ModuleType) -> list[dict[str, Any]]:
     """What an adapter's `referee` returns. Raises ValueError if its program is another version."""
     try:
         return adapter.referee()
-    except (AttributeError, ImportError, TypeError) as error:
+    except (KeyboardInterrupt, ValueError):
+        raise
+    except BaseException as error:
         problem = describe_error(error, adapter.__file__)
         raise ValueError(f"{adapter.__file__} does not fit the program: {problem}") from error
 
@@ -180,7 +182,7 @@ def describe(result: dict[str, Any]) -> str:
     right = [case["name"] for case in cases if case["distance"] is not None and case not in wrong]
     undecided = sum(bool(case["problem"]) for case in cases)
     lines = [
-        f"{name}: WRONG. Total variation distance {case['distance']:.4f} from the target's "
+        f"{name}: WRONG. Total variation distance {figure(case['distance'])} from the target's "
         f"distribution (p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}).",
         f"  {describe_wrong(first_wrong)}",
         describe_kept(case),
@@ -200,13 +202,21 @@ def describe(result: dict[str, Any]) -> str:
 def describe_wrong(first_wrong: dict[str, Any]) -> str:
     """The text that comes too often, and how it comes about."""
     text, draws = " ".join(map(str, first_wrong["text"])), ", ".join(first_wrong["draws"])
-    probabilities = f"yours {first_wrong['yours']:.4f}, right {first_wrong['right']:.4f}"
-    return f'Text "{text}": {probabilities}. It happens so: {draws}.'
+    yours, right = first_wrong["yours"], first_wrong["right"]
+    digits = 4 if yours - right > 1e-3 else 7
+    how = f"so: {draws}" if draws else "always: nothing is drawn"
+    return f'Text "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}. It happens {how}.'
+
+
+def figure(x: float) -> str:
+    """A distance in four digits, or in as many as tell it from 0."""
+    return f"{x:.4f}" if x > 1e-3 else f"{x:.1e}"
 
 
 def describe_kept(case: dict[str, Any], where: str = "") -> str:
+    gained = round(case["kept"], 4) + 0.0  # never -0.0
     return (
-        f"  Drafts kept{where and ', ' + where}: {max(case['kept'], 0):.4f} on average; verify "
-        f"{case['kept_by_verify']:.4f}; block verification, the most in a round, "
+        f"  Tokens gained, beyond one a pass{where and ', ' + where}: {gained:.4f} on average; "
+        f"verify {case['kept_by_verify']:.4f}; block verification, the most in a round, "
         f"{case['kept_at_most']:.4f}."
     )

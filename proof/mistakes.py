@@ -503,8 +503,8 @@ def show_distance(mistake: Mistake) -> None:
         return
     say(
         f"Enumerated on a toy: a total variation distance of {found['distance']:.4f} from the "
-        f"target's texts. Of {mistake.K} draft tokens a round, a text keeps {found['kept']:.2f} "
-        f"on average, and {right['kept']:.2f} without the mistake."
+        f"target's texts. With K = {mistake.K}, a text gains {found['kept']:.2f} tokens on "
+        f"average, beyond one a pass, and {right['kept']:.2f} without the mistake."
     )
     if found["first_wrong"]:
         say(f"{describe_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")

@@ -328,7 +328,7 @@ class Source:
     """A random number generator in place of a real one, which it calls while nothing is enumerated.
 
     followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
-        during a run, is refused
+        during a run, is refused. Arguments that NumPy or Python refuses raise what they raise
     """
 
     def __init__(self, real: Any, followed: dict[str, Callable]):
@@ -345,6 +345,8 @@ class Source:
             if name not in self._followed:
                 branch().stop(f"{name} is not followed")
             try:
+                if same := SAME.get(type(self._real)):
+                    getattr(same, name)(*args, **kwargs)
                 return self._followed[name](*args, **kwargs)
             except TypeError:
                 branch().stop(f"{name} with these arguments is not followed")
@@ -415,7 +417,6 @@ def integers(low, high=None, size=None, dtype=int, endpoint=False):
 def choice(a, size=None, replace=True, p=None, axis=0, shuffle=True):
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
     p = np.ones(len(values)) / len(values) if p is None else p
-    REAL_CHOICE(len(values), p=p)  # raises what NumPy raises
     if size is not None and not replace and np.prod(size) > 1:
         branch().stop("choice without replacement is not followed")
     chosen = fill(lambda: values[pick(p)], size)
@@ -425,7 +426,8 @@ def choice(a, size=None, replace=True, p=None, axis=0, shuffle=True):
 def multinomial(n, pvals, size=None):
     if n != 1 or size is not None:
         branch().stop("multinomial of several is not followed")
-    return np.eye(len(pvals), dtype=int)[choice(len(pvals), p=pvals)]
+    first = np.asarray(pvals, float)[:-1]
+    return np.eye(len(pvals), dtype=int)[pick([*first, max(0.0, 1 - first.sum())])]
 
 
 def binomial(n, p, size=None):
@@ -442,7 +444,8 @@ def choices(population, weights=None, *, cum_weights=None, k=1):
     return [population[pick(weights)] for _ in range(k)]
 
 
-REAL_CHOICE = np.random.RandomState(0).choice
+# a generator of each type, whose numbers nobody uses: they show what arguments it refuses
+SAME = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
 NUMPY: dict[str, Callable] = {
     f.__name__: f for f in (uniform, exponential, gumbel, integers, choice, multinomial, binomial)
 } | {

@@ -184,6 +184,7 @@ def multinomial(p, num_samples, replacement=False, generator=None, out=None):
 def bernoulli(p, *args, generator=None, **kwargs):
     if args or kwargs:
         branch().stop("bernoulli with a probability of its own is not followed")
+    REAL_BERNOULLI(p, generator=CHECKS)  # raises what torch raises
     cells = uniform_cells(p) < cells_of(p)
     return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
 
@@ -195,7 +196,7 @@ def randint(*bounds, size=None, **kwargs):
     return torch.as_tensor(drawn.astype(int))
 
 
-CHECKS, REAL_MULTINOMIAL = torch.Generator(), torch.multinomial
+CHECKS, REAL_MULTINOMIAL, REAL_BERNOULLI = torch.Generator(), torch.multinomial, torch.bernoulli
 FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
 SEEDING = "manual_seed seed set_rng_state".split()

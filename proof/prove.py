@@ -57,7 +57,8 @@ def examine(
     """Compare the texts of a run with the target's. Returns a dict:
 
         distance: the total variation distance; None if undecidable
-        kept: the mean number of tokens beyond one for each pass of the target; None likewise
+        kept: what a text gains: its tokens beyond one for each pass of the target, on average; they
+            are the drafts that it keeps, if each pass gives a token of its own. None likewise
         first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often;
             yours and right, its probabilities; draws, how it comes about, in words
         problem: what stands in the way of a verdict, or ""
@@ -100,9 +101,16 @@ def examine(
     result |= dict(distance=total_variation(yours, right), kept=kept)
     if result["distance"] > TOLERANCE:
         beginning, *probabilities = first_error(yours, right, n_tokens)
-        # a round can be shorter than the beginning, which the target has completed then
-        fitting = [ways[text] for text in ways if text[: len(beginning)] == beginning[: len(text)]]
-        _, _, choices = max(fitting, key=itemgetter(0, 1))
+
+        def fit(text: Text) -> tuple[bool, float]:
+            """How much of the beginning comes in this way; first if it leaves the draft."""
+            leaves_draft, chance, _ = ways[text]
+            # a round can be shorter than the beginning: the target has completed it
+            whole = complete({text: chance}, target, len(beginning), end)
+            share = sum(p for text, p in whole.items() if text[: len(beginning)] == beginning)
+            return leaves_draft and share > TOLERANCE, share
+
+        choices = ways[max(ways, key=fit)][2]
         result["first_wrong"] = dict(
             text=list(beginning),
             yours=probabilities[0],
@@ -261,12 +269,11 @@ def prove(
         name
         verdict: "exact", "wrong" or "undecidable"
         reason: what stands in the way of a verdict; None unless it is undecidable
-        remarks: what an exact function does besides, such as to keep fewer drafts than verify
+        remarks: what an exact function does besides, such as to gain fewer tokens than verify
         distance: the largest of all cases
         cases: a list of dicts: name, p and q (for the first new token), K, distance, kept,
-            kept_by_verify, kept_at_most (mean numbers of drafted tokens in a text), first_wrong,
-            problem; distance, kept, first_wrong and problem are those of `examine`, so that kept is
-            below 0 for a loop with more passes of the target than tokens
+            kept_by_verify, kept_at_most (what verify gains, and block verification), first_wrong,
+            problem; distance, kept, first_wrong and problem are those of `examine`
         branches, seconds: of all cases
 
     function: a rule (draft, p, q) or a loop (target, draft_model, ids, n_tokens, K). Parameters
@@ -322,7 +329,7 @@ def remarks(
     form: Callable, cases: Sequence[Case], lengths: Sequence[int], results: list[dict]
 ) -> Iterator[str]:
     """Yield in words where an exact function returns more tokens than it was asked for (lengths:
-    the most in each case), and where it does not keep as many drafts as it should.
+    the most in each case), and where it does not gain as many as it should.
     """
     case, n = max(zip(cases, lengths), key=lambda pair: pair[1] - pair[0].n_tokens)
     if n > case.n_tokens:
@@ -333,14 +340,14 @@ def remarks(
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
     for sign, key, than, amount in (
-        (-1, "kept_by_verify", "fewer drafts than verify", "few"),
-        (1, "kept_at_most", "more drafts than block verification", "many"),
+        (-1, "kept_by_verify", "fewer tokens than verify", "few"),
+        (1, "kept_at_most", "more tokens than block verification", "many"),
     ):
         excess, worst = max(((sign * (r["kept"] - r[key]), r) for r in results), key=itemgetter(0))
         if excess > TOLERANCE:
             why = f"; does it draft too {amount}, or from a stale cache?" * (form is loop_text)
             figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f}"
-            yield f"it keeps {than}, {figures} ({worst['name']}){why}"
+            yield f"it gains {than}, {figures} ({worst['name']}){why}"
 
 
 def confirm_wrong(
@@ -382,7 +389,7 @@ def confirm_exact(
     to_probs: Callable,
     n_branches: int,
 ) -> None:
-    """Run a black box that is exact with real random numbers: does it keep as many drafts, and
+    """Run a black box that is exact with real random numbers: does it gain as many tokens, and
     begin as often with each token, as the enumeration says? As many runs as it had branches, within
     limits, in the case with the most to keep. Raises Undecidable, which says what differs.
     """
@@ -396,7 +403,7 @@ def confirm_exact(
     errors = (np.maximum(np.var(rows, axis=0), 0.05) / n_runs) ** 0.5
     worst = np.argmax(abs(measured - expected) / errors)
     if abs(measured - expected)[worst] > 6 * errors[worst]:
-        what = f"began with {worst - 1} at a rate of" if worst else "kept"
+        what = f"began with {worst - 1} at a rate of" if worst else "gained"
         figures = f"{measured[worst]:.4f}, the enumeration {expected[worst]:.4f}"
         raise Undecidable(f"{n_runs:,} real runs {what} {figures}: {UNFOLLOWED}")
 

@@ -84,3 +84,5 @@ def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path):
 def test_a_single_name_in_place_of_a_list_of_sizes():
     with pytest.raises(ValueError, match=r"sizes '17M': expected a list, such as \['17M'\]"):
         utils.load_models("17M", "models", NUMPY)
+    with pytest.raises(ValueError, match=r"sizes \[\]: expected a list, such as \['17M'\]"):
+        utils.load_models([], "models", NUMPY)

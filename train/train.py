@@ -14,12 +14,12 @@ a run its result is written to models/, in place of an older one.
 
 import json
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,16 +71,26 @@ WEIGHT_DECAY = 0.05
 Loss = Callable[[Any, Tensor, int], Tensor]  # (model, ids, offset) -> scalar
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yield the path of a file that takes the place of `path`, whole, if the block succeeds. A
-    missing folder is made.
-    """
+def write(path: Path, data: bytes) -> None:
+    """Put a file in the place of an older one, whole. A missing folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    with named(path):
-        yield part
-    part.replace(path)
+    try:
+        with named(path):
+            part.write_bytes(data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def damage_named(path: Path) -> Iterator[None]:
+    """Let what goes wrong when a file of a run is read name the file."""
+    try:
+        yield
+    except Exception as error:
+        problem = f"cannot be read, {type(error).__name__}; delete it, and it is made again"
+        raise ValueError(f"{path}: {problem}") from error
 
 
 # ---------------------------------------------------------------- texts
@@ -147,8 +157,15 @@ def samples_path(folder: Path) -> Path:
 
 def write_array(array: np.ndarray, path: Path) -> None:
     """Write an array to a .npy file."""
-    with replacing(path) as part, part.open("wb") as file:
-        np.save(file, array)
+    file = BytesIO()
+    np.save(file, array)
+    write(path, file.getvalue())
+
+
+def read_array(path: Path) -> np.ndarray:
+    """Read an array from a .npy file."""
+    with damage_named(path):
+        return np.load(path)
 
 
 @dataclass(frozen=True)
@@ -190,7 +207,7 @@ def read_texts(corpus: str, folder: Path, written: bool, tokens_per_step: int = 
     path = samples_path(folder)
     if not path.is_file():
         raise ValueError(f"{path}: is missing; make it with the command samples")
-    return Texts(*splits, np.load(path), tokens_per_step)
+    return Texts(*splits, read_array(path), tokens_per_step)
 
 
 # ---------------------------------------------------------------- models
@@ -381,8 +398,7 @@ def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
     notes: for the file's metadata
     """
     halves = {name: tensor.half() for name, tensor in module.state_dict().items()}
-    with replacing(path) as part:
-        part.write_bytes(save(halves, metadata={"format": "pt"} | notes))
+    write(path, save(halves, metadata={"format": "pt"} | notes))
 
 
 def write_model(model: GPT2, folder: Path, source: Path) -> None:
@@ -392,8 +408,8 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
     write_tensors(model.transformer, folder / "model.safetensors")
     if source != folder:
         for name in ("vocab.json", "merges.txt"):
-            shutil.copy(source / name, folder)
-    model.config.save_pretrained(folder)
+            write(folder / name, (source / name).read_bytes())
+    write(folder / "config.json", model.config.to_json_string().encode())
 
 
 # ---------------------------------------------------------------- losses
@@ -532,10 +548,11 @@ def train(
         raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
     checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
     if checkpoint.exists():
-        saved = torch.load(checkpoint, weights_only=True)
-        step = saved["step"]
-        for one, state in zip(resumed, saved["states"]):
-            one.load_state_dict(state)
+        with damage_named(checkpoint):
+            saved = torch.load(checkpoint, weights_only=True)
+            step = saved["step"]
+            for one, state in zip(resumed, saved["states"], strict=True):
+                one.load_state_dict(state)
     bar = tqdm(total=steps, initial=step, desc=name, mininterval=5)
     while step < steps:
         loss_of = losses[step >= steps // 2]
@@ -553,8 +570,9 @@ def train(
         bar.update()
         if step % STEPS_PER_CHECKPOINT == 0 or step == steps:
             states = [one.state_dict() for one in resumed]
-            with replacing(checkpoint) as part:
-                torch.save({"step": step, "states": states}, part)
+            file = BytesIO()
+            torch.save({"step": step, "states": states}, file)
+            write(checkpoint, file.getvalue())
             valid = validate(model, loss_of, texts)
             bar.write(f"{name} step {step} train {loss:.4f} valid {valid:.4f}")
     bar.close()
@@ -588,13 +606,13 @@ def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     learner.train_from_iterator(read_documents(corpus, "train"), n_learned, min_frequency=0)
+    learned = json.loads(learner.to_str())["model"]
+    vocabulary = sorted(learned["vocab"], key=learned["vocab"].get) + [END_OF_TEXT]
+    ids = {token: i for i, token in enumerate(vocabulary)}
+    merges = ["#version: 0.2", *map(" ".join, learned["merges"]), ""]
     folder = MODELS / target_model_size
-    folder.mkdir(parents=True, exist_ok=True)
-    learner.save_model(str(folder))
-    path = folder / "vocab.json"
-    vocabulary = json.loads(path.read_text(encoding="utf-8"))
-    vocabulary[END_OF_TEXT] = len(vocabulary)
-    path.write_text(json.dumps(vocabulary, ensure_ascii=False), encoding="utf-8")
+    write(folder / "vocab.json", json.dumps(ids, ensure_ascii=False).encode())
+    write(folder / "merges.txt", "\n".join(merges).encode())
 
 
 def target(
@@ -722,7 +740,7 @@ def samples(
         if not of_batch.is_file():
             written = continue_passages(model, ids, seed, i, SAMPLES_BATCH)
             write_array(written, of_batch)
-        batches.append(np.load(of_batch))
+        batches.append(read_array(of_batch))
     write_array(np.concatenate(batches), path)
 
 

@@ -106,7 +106,7 @@ function showHead(run) {
 }
 
 $("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText($("command").textContent);
+  await navigator.clipboard.writeText(state.base.command);
   $("copied").textContent = "copied";
 });
 

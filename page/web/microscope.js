@@ -102,7 +102,7 @@ function showRule(rows, isToken) {
   const says = row => row && make("b", `${quoted(row.id)}: small model ${percent(row.q)}, large model ${percent(row.p)}. `);
   put("rule",
     make("li", swatch("accepted"), says(kept), "A guess that the large model says at least as often ", make("b", "always stays"), "."),
-    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", `a die keeps ${quoted(cut.id)} ${stayIn(cut.p / cut.q)} times in 100`), ` (${number(cut.p)} of every ${number(cut.q)}), else it is cut off.`]
+    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", `a die keeps ${quoted(cut.id)} ${plural(stayIn(cut.p / cut.q), "time")} in 100`), ` (${number(cut.p)} of every ${number(cut.q)}), else it is cut off.`]
       : "One that it says less often stays in that part of all cases; else it is cut off."),
     make("li", swatch("residual"), "Then a replacement ", make("b", "fills exactly what is lacking"), ". So each word comes up ",
       make("b", "as often as from the large model alone"), "."));
@@ -152,7 +152,7 @@ function showDistributions({round, i, id, kind}) {
         foot("lacking", "residual", ({over}) => over, darts))),
     drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
       + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement. "
-      + (rows.at(-1).id === null ? "Of all others, the small model says some too often, some too rarely." : "")),
+      + (rows.at(-1).id === null && Math.min(rows.at(-1).over, rows.at(-1).q - rows.at(-1).both) > .0005 ? "Of all others, the small model says some too often, some too rarely." : "")),
     drafted && rule === "coupled" && make("p.soft", "This is how the token rule decides; here the noise does."),
     drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
 }

@@ -75,13 +75,21 @@ def test_k_auto_learns_anew_in_each_text(monkeypatch):
 
 @pytest.mark.parametrize("how, said", [
     ({"n_tokens": 0}, "n_tokens_to_generate 0"), ({"seed": -1}, "seed -1"), ({"K": 0}, "K = 0"),
-    ({"coupled": True, "verification": "block"}, "coupled"),
+    ({"coupled": True, "verification": "block"}, "coupled"), ({"verification": "x"}, "verific"),
 ])  # fmt: skip
 def test_what_cannot_be_used(how, said):
     with pytest.raises(ValueError, match=f"^{said}.*expected"):
         list(rounds_of(**how))
     with pytest.raises(ValueError, match=f"^{said}.*expected"):  # at once, by either decoder
         begin("autoregressive", TARGET, None, ENCODER, [1], **{"n_tokens": 9} | how)
+
+
+@pytest.mark.parametrize("ids", [[], [1] * TINY.n_ctx])
+def test_a_text_without_a_prompt_or_without_room_is_refused(ids):
+    with pytest.raises(ValueError, match=f"a prompt of {len(ids)} tokens: expected 1 to 23"):
+        begin("autoregressive", TARGET, None, ENCODER, ids, 1)
+    with pytest.raises(ValueError, match="decoder 'x': expected autoregressive or speculative"):
+        begin("x", TARGET, None, ENCODER, ids, 1)
 
 
 def test_a_prompt_leaves_room_for_a_token():

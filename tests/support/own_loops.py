@@ -170,7 +170,7 @@ WRONG["the target's cache drops one token"] = cached(target_drops_one, feed_the_
 # of a stale draft model q is still what the drafts were sampled from: exact, but few are kept
 STALE_DRAFT = cached(draft_drops_one)
 WASTEFUL = {  # exact: (part of the remark on it, loop)
-    "a stale cache of the draft": ("fewer drafts than verify, 1.0347 for 1.5972", STALE_DRAFT),
-    "no drafts": ("fewer drafts than verify, 0.0000 for 2.6398", loop(clip=lambda K, n: 0)),
+    "a stale cache of the draft": ("fewer tokens than verify, 1.0347 for 1.5972", STALE_DRAFT),
+    "no drafts": ("fewer tokens than verify, 0.0000 for 2.6398", loop(clip=lambda K, n: 0)),
     "two passes a round": ("more passes of the target than tokens", two_passes_a_round),
 }

@@ -195,6 +195,8 @@ def one_hot_draw(draft, p, q):
     n = first_rejection(
         draft, p, q, lambda a, b: random.choices([0, 1], [min(1, a / b), max(0, 1 - a / b)])[0]
     )
+    p, q = p.astype(float), q.astype(float)  # multinomial refuses what float32 rounds
+    p, q = (rows / rows.sum(axis=1, keepdims=True) for rows in (p, q))
     return ending(draft, p, q, n, lambda w: np.random.multinomial(1, w).argmax())
 
 

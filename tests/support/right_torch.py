@@ -44,6 +44,13 @@ def distributions(draft, p, q):
     return n, torch.distributions.Categorical(weights(draft, p, q, n)).sample()
 
 
+def too_likely(draft, p, q):
+    """Not right: torch.bernoulli refuses a probability above 1."""
+    p, q = torch.tensor(p), torch.tensor(q)
+    n = first_rejection(draft, p, q, torch.bernoulli)
+    return n, weights(draft, p, q, n).multinomial(1)
+
+
 GENERATOR = torch.Generator()
 
 

@@ -145,7 +145,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "half of min(p, q)": (
-            "fewer drafts than verify",
+            "fewer tokens than verify",
             (
                 "not accept(p[i][x] / q[i][x])",
                 "p[i][x] < 1 and not accept(min(1, p[i][x] / q[i][x]) / 2)",
@@ -153,7 +153,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("q[i]))", "np.minimum(p[i], q[i]) / 2))"),
         ),
         "three drafts": (
-            "fewer drafts than verify",
+            "fewer tokens than verify",
             ("    for i", "    draft = draft[:3]\n    for i"),
         ),
         "None for the bonus": ("token is None", ("len(draft), sample(p[len(draft)])", "i, None")),
@@ -225,10 +225,10 @@ WRONG = {
         "no function": ("expected a function", 3),
     },
     "verify_7": {
-        "compared": ("fewer drafts than verify", compare_each),
+        "compared": ("fewer tokens than verify", compare_each),
         "a larger p at last": ("it does not end", waits_for_a_larger_p),
     },
-    "block_11": {"the token rule": ("drafts, expected", right.verify_7)},
+    "block_11": {"the token rule": ("tokens, expected", right.verify_7)},
     "cached_14": {"a stale cache of the draft": ("from a stale cache", STALE_DRAFT)},
 }
 for exercise, slips in EDITS.items():

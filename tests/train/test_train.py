@@ -1,6 +1,7 @@
 """What is trained in PyTorch is what runs in NumPy: models and heads, before and after the disk."""
 
 import contextlib
+import errno
 import re
 import subprocess
 import sys
@@ -281,6 +282,46 @@ def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, mo
     for width in (8, 16):
         train.draft(**few, n_layer=1, n_embd=width, n_head=2)
         assert read_config(tmp_path / "0.7M").n_embd == width
+
+
+@pytest.mark.parametrize("damaged", [b"", b"hello", "cut", "empty"])
+def test_a_damaged_checkpoint_is_named(places, tmp_path, monkeypatch, damaged):
+    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
+    run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
+    shape = {"n_layer": 1, "n_embd": 8, "n_head": 2}
+    run(**shape, steps=1)
+    (checkpoint,) = train.CACHE.glob("q-*.pt")
+    if damaged == "empty":
+        torch.save({"step": 1, "states": []}, checkpoint)
+    else:
+        whole = checkpoint.read_bytes()
+        checkpoint.write_bytes(whole[: len(whole) // 2] if damaged == "cut" else damaged)
+    with pytest.raises(ValueError, match=f"{checkpoint.name}: cannot be read.*; delete it"):
+        run(**shape, steps=2)
+
+
+def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
+    run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
+    run(n_layer=1, n_embd=8, n_head=2, steps=1)
+    train.tokenizer(**places, target_model_size="t")
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    def full(path, data):
+        path.touch()
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    for again in (
+        partial(train.tokenizer, **places, target_model_size="t"),
+        partial(run, n_layer=1, n_embd=8, n_head=2, steps=2),
+        partial(train.write_model, train.GPT2(TINY), tmp_path / "17M", tmp_path / "q"),
+    ):
+        with pytest.raises(OSError, match="No space") as raised:
+            again()
+        assert raised.value.filename
+    monkeypatch.undo()
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
 
 
 @pytest.mark.parametrize(
