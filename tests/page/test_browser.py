@@ -324,6 +324,7 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
     # rounding can part two texts of the likeliest words
     page.evaluate("state.base.alone.tokens.pop(); showRace(state.base)")
     assert "rounds differently" in text_of(page, "#compare")
+    assert text_of(page, "#same") == f"Same text, up to rounding, {when}."
     page.emulate_media(reduced_motion="no-preference")
     page.locator("#slow").press("End")
     page.evaluate("showMoment(race.length / 2)")
