@@ -22,7 +22,8 @@ from decoding.theory import speedup
 
 Run = dict[str, Any]
 Runs = list[list[Run]]
-DRAFTING = 0.9  # of the rounds must draft K tokens: the formula is about a drafter that always does
+ROOMY = 0.75  # of the rounds must have room for K tokens: the last ones of a text are shorter
+DRAFTING = 0.9  # of those must draft K tokens: the formula is about a drafter that always does
 LEAST_VERIFY_COST = 0.95  # K + 1 rows take no less time than one; the rest is noise
 
 
@@ -132,6 +133,8 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     """
     rounds = [one for repeats in runs for run in repeats for one in run["rounds"]]
     drafted = [n for room, n, *_ in rounds if room >= K]
+    if len(drafted) < ROOMY * len(rounds):
+        return "too few of its rounds had room for K tokens before the text's end"
     if drafted.count(K) < DRAFTING * len(drafted):
         return "too few of its rounds drafted K tokens"
     return "v is withheld" if why_no_verify_cost(v) else None

@@ -1,7 +1,8 @@
 """Symbolic random numbers in torch: a tensor of Numbers, which NumPy's arrays of objects compute.
 
 A Noise is a torch.Tensor of NaN with `cells` beside it, an array of Numbers of the same shape. What
-only moves elements is done by torch itself, to their indices; the rest by NumPy, to the cells.
+only moves elements is done by torch itself, the rest by NumPy, to the cells. Tensors that share
+memory share cells, so what is changed in place is changed in all of them.
 """
 
 import operator
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.lib.stride_tricks import as_strided
 
 from proof import enumerate as enumeration
 from proof.noise import Number, Source, branch, draw, fill, pick, whole
@@ -62,9 +64,15 @@ CELLS: dict[str, Callable] = {  # {name in torch: the same for arrays of Numbers
 
 
 class Noise(torch.Tensor):
-    """A tensor of symbolic numbers."""
+    """A tensor of symbolic numbers. store: those of its memory, which views of it have, too"""
 
-    cells: np.ndarray
+    store: np.ndarray  # [n_numbers]
+
+    @property
+    def cells(self) -> np.ndarray:
+        with torch._C.DisableTorchFunctionSubclass():
+            shape, stride, begin = self.shape, self.stride(), self.storage_offset()
+        return as_strided(self.store[begin:], shape, [n * self.store.itemsize for n in stride])
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -80,16 +88,24 @@ def noise_of(cells: Any, dtype: torch.dtype) -> Any:
     if cells.dtype != object:
         return torch.from_numpy(np.ascontiguousarray(cells).reshape(cells.shape))
     tensor = torch.full(cells.shape, torch.nan, dtype=dtype).as_subclass(Noise)
-    tensor.cells = cells
+    tensor.store = cells.ravel()
     return tensor
 
 
 def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
-    """Write cells into a tensor that exists: it becomes a Noise."""
+    """Write cells into a tensor that exists: it becomes a Noise, and so does the one of which it is
+    a view; undecidable if others share its memory, which would not learn of it.
+    """
     if not isinstance(tensor, Noise):
+        known = [tensor] if tensor._base is None else [tensor, tensor._base]
+        memory = tensor.untyped_storage()
+        if torch._C._storage_Use_Count(memory._cdata) > len(known) + 1:  # one is `memory`
+            branch().stop("random numbers are written into a tensor that shares its memory")
+        store = np.array(torch.empty(0, dtype=tensor.dtype).set_(memory).tolist(), object)
         tensor.fill_(torch.nan)
-        tensor.__class__ = Noise
-    tensor.cells = np.broadcast_to(np.asarray(cells, object), tuple(tensor.shape)).copy()
+        for one in known:
+            one.__class__, one.store = Noise, store
+    tensor.cells[...] = cells
     return tensor
 
 
@@ -119,14 +135,8 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
         in_place = name.endswith("_") and not name.endswith("__") or name.startswith("__i")
         return put(args[0], cells) if in_place else noise_of(cells, dtype)
     if isinstance(noise, Noise) and args[0] is noise:
-        if base in MOVES:
-            indices = torch.arange(noise.cells.size).reshape(noise.cells.shape)
-            moved = function(indices, *args[1:], **kwargs)
-            take = lambda i: noise_of(np.asarray(noise.cells.ravel()[i.numpy()], object), dtype)
-            return take(moved) if isinstance(moved, torch.Tensor) else tuple(map(take, moved))
-        if base in KEEPS:
-            wanted = [x for x in (*args[1:], *kwargs.values()) if isinstance(x, torch.dtype)]
-            return noise_of(noise.cells, (wanted or [dtype])[0])
+        if base in MOVES or base in KEEPS:
+            return moved(noise, function, args[1:], kwargs, base in KEEPS)
         if base in RAW:
             return RAW[base](noise.cells)
         if base == "iter":
@@ -134,14 +144,30 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     branch().stop(f"torch.{base} of random numbers is not followed")
 
 
+def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict, keeps: bool) -> Any:
+    """What a function that moves elements returns: tensors that share the memory of `noise`, or
+    copies. keeps: whether all elements stay where they are, of another type perhaps
+    """
+    cells = noise.cells
+    indices = torch.arange(cells.size).reshape(cells.shape)
+
+    def followed(result: torch.Tensor, place: torch.Tensor | None) -> Any:
+        if result.untyped_storage().data_ptr() != noise.untyped_storage().data_ptr():
+            copied = cells if place is None else cells.ravel()[place.numpy()]
+            return noise_of(np.array(copied, object), result.dtype)
+        shared: Any = result.as_subclass(Noise)
+        shared.store = noise.store
+        return shared
+
+    with torch._C.DisableTorchFunctionSubclass():
+        results = function(noise, *args, **kwargs)
+        places = results if keeps else function(indices, *args, **kwargs)
+        if isinstance(results, torch.Tensor):
+            return followed(results, None if keeps else places)
+        return results if keeps else tuple(map(followed, results, places))  # the name of its type
+
+
 # ---------------------------------------------------------------- sources
-
-
-def drawn_into(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
-    """Fill a tensor with random numbers, in place; undecidable if it is a part of another one."""
-    if tensor._is_view():  # the other one would not learn of its Numbers
-        branch().stop("random numbers are written into a part of a tensor")
-    return put(tensor, cells)
 
 
 def uniform_cells(tensor: torch.Tensor) -> Any:
@@ -161,11 +187,11 @@ def rand_like(tensor, dtype=None, **kwargs):
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
     a, b = kwargs.get("from", a), kwargs.get("to", b)
-    return drawn_into(self, uniform_cells(self) * (b - a) + a)
+    return put(self, uniform_cells(self) * (b - a) + a)
 
 
 def exponential_(self, lambd=1.0, generator=None):
-    return drawn_into(self, -np.log(uniform_cells(self)) / lambd)
+    return put(self, -np.log(uniform_cells(self)) / lambd)
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
@@ -148,6 +149,12 @@ def continue_passages(
 def version_of(folder: Path) -> str:
     """Tell the weights in a folder from others of that name, by the first digits of a hash."""
     return sha256_of(weights_files(folder))[:8]
+
+
+def version_of_ids(*arrays: np.ndarray | None) -> str:
+    """Tell texts from others, likewise."""
+    parts = [array.tobytes() for array in arrays if array is not None]
+    return sha256(b"".join(parts)).hexdigest()[:8]
 
 
 def samples_path(folder: Path) -> Path:
@@ -537,7 +544,7 @@ def train(
     checkpoint and print the losses.
 
     losses: of the two halves; n_ctx: of the target. identity: what names the checkpoint, besides
-    name and seed; with other values it is another run
+    name, seed and texts; with other values it is another run
     """
     optimizers, step = new_optimizers(model, learning_rate), 0
     resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
@@ -546,6 +553,7 @@ def train(
         raise ValueError(f"a model named {name!r}: expected letters, digits, -, _ and .")
     if not 0 < learning_rate < 1:
         raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
+    identity += (version_of_ids(texts.train, texts.valid, texts.written),)
     checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
     if checkpoint.exists():
         with damage_named(checkpoint):
@@ -736,7 +744,7 @@ def samples(
     model, ids = load_model(folder, get_backend()), encode_split(corpus, "train", folder)
     batches = []
     for i in tqdm(range(n_batches), desc="samples"):
-        of_batch = path.with_name(f"{path.stem}-{seed}-{i}.npy")
+        of_batch = path.with_name(f"{path.stem}-{version_of_ids(ids)}-{seed}-{i}.npy")
         if not of_batch.is_file():
             written = continue_passages(model, ids, seed, i, SAMPLES_BATCH)
             write_array(written, of_batch)

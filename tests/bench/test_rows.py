@@ -77,6 +77,9 @@ def test_nothing_is_predicted_where_drafting_was_rare():
     ending = run_of(4.0)
     ending["rounds"] = [(9, 3, 2, 1)] * 4 + [(1, 1, 1, 1)]
     assert make_row(SLOW, [[ending]] * 6, 3)["predicted"] is not None
+    ending["rounds"] = [(9, 3, 2, 1)] * 2 + [(1, 1, 1, 1)]  # unless they are many
+    found = make_row(SLOW, [[ending]] * 6, 3)
+    assert found["predicted"] is None and "room" in found["withheld"]["predicted"]
 
 
 def test_repeats_that_are_alike_tell_nothing_new_about_acceptance():

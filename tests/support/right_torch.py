@@ -67,8 +67,65 @@ def same_numbers_each_time(draft, p, q):
     return own_torch_generator(draft, p, q, torch.Generator())  # its seed is always the same
 
 
+def seen_by_a_view(draft, p, q):
+    """`u` has been a view of `numbers` before they were drawn."""
+    numbers = torch.zeros(len(draft) + 1)
+    u = numbers[:-1]
+    numbers.uniform_()
+    n = next((i for i, x in enumerate(draft) if not u[i] <= p[i, x] / q[i, x]), len(draft))
+    return n, torch.multinomial(torch.tensor(p[n]), 1)
+
+
+# ---------------------------------------------------------------- some that are wrong
+
+
+def race(draft, p, q, change):
+    """A race in which `change` works on the noise of all rows but the first."""
+    p, q = torch.tensor(p), torch.tensor(q)
+    noise = torch.empty(p.shape).exponential_()
+    change(noise)
+    n = first_rejection(draft, p, q, lambda r: torch.rand(()) < r)
+    return n, (weights(draft, p, q, n) / noise[n]).argmax()
+
+
+def through_a_view(draft, p, q):
+    return race(draft, p, q, lambda noise: noise[1:].pow_(3))
+
+
+def through_views_of_views(draft, p, q):
+    return race(
+        draft, p, q, lambda noise: noise.transpose(0, 1).unbind(0)[0].view(-1).detach()[:1].mul_(2)
+    )
+
+
+def through_numpy(draft, p, q):
+    def change(noise):
+        numbers = noise.numpy()
+        numbers[1:] **= 3
+
+    return race(draft, p, q, change)
+
+
+def through_the_base(draft, p, q):
+    """The rows have been taken before all noise changes."""
+    p, q = torch.tensor(p), torch.tensor(q)
+    noise = torch.empty(p.shape).exponential_()
+    rows = noise.unbind()
+    noise.pow_(3)
+    n = first_rejection(draft, p, q, lambda r: torch.rand(()) < r)
+    return n, (weights(draft, p, q, n) / rows[n]).argmax()
+
+
+def in_a_row_of_p(draft, p, q):
+    """The division is in place, and the next token is taken from what is left."""
+    p, q = torch.tensor(p), torch.tensor(q)
+    n = first_rejection(draft, p, q, lambda r: torch.rand(()) < r)
+    p[n].div_(torch.empty_like(p[n]).exponential_())
+    return n, p[n].argmax()
+
+
 def wrong_by_a_slice(draft, p, q):
-    """Resamples from p; only what is drawn into `u` itself could be followed."""
+    """Resamples from p."""
     u = torch.zeros(len(draft) + 1)
     u[:-1].uniform_()
     n = next((i for i, x in enumerate(draft) if not u[i] <= p[i, x] / q[i, x]), len(draft))

@@ -284,6 +284,19 @@ def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, mo
         assert read_config(tmp_path / "0.7M").n_embd == width
 
 
+def test_other_texts_are_another_run(places, tmp_path, monkeypatch):
+    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
+    monkeypatch.setattr(train, "PROMPT_TOKENS", 4)
+    monkeypatch.setattr(train, "WRITTEN_TOKENS", 9)
+    few = places | {"target_model_size": "17M"}
+    for text in ("the thing that they think ", "she sells what she shells "):
+        (tmp_path / "corpus" / "a_train.txt").write_text(text * 200)
+        train.draft(**few, draft_model_size="q", n_layer=1, n_embd=8, n_head=2, steps=1)
+        train.samples(**few, n_batches=1)
+    assert len({*train.CACHE.glob("q-*.pt")}) == 2
+    assert len({*train.CACHE.glob("samples-*-0.npy")}) == 2
+
+
 @pytest.mark.parametrize("damaged", [b"", b"hello", "cut", "empty"])
 def test_a_damaged_checkpoint_is_named(places, tmp_path, monkeypatch, damaged):
     monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
