@@ -459,7 +459,7 @@ PYTHON: dict[str, Callable] = {
     "random": draw,
     "uniform": uniform,
     "expovariate": lambda lambd=1.0: exponential(1 / lambd),
-    "randrange": integers,
+    "randrange": lambda *bounds: range(*bounds)[whole(len(range(*bounds)))],
     "randint": lambda a, b: integers(a, b + 1),
     "choice": lambda values: values[integers(len(values))],
     "choices": choices,

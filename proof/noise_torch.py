@@ -82,14 +82,18 @@ class Noise(torch.Tensor):
 Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: follow(f, a, k or {}))
 
 
-def noise_of(cells: Any, dtype: torch.dtype) -> Any:
-    """A tensor of an array of numbers: a Noise if there are Numbers in it."""
+def noise_of(cells: Any, like: torch.Tensor) -> Any:
+    """A tensor of an array of numbers: a Noise if there are Numbers in it. It is laid out as `like`,
+    a new tensor that it takes the place of: that decides what can be a view of it.
+    """
     cells = np.asarray(cells)
     if cells.dtype != object:
         return torch.from_numpy(np.ascontiguousarray(cells).reshape(cells.shape))
-    tensor = torch.full(cells.shape, torch.nan, dtype=dtype).as_subclass(Noise)
-    tensor.store = cells.ravel()
-    return tensor
+    with torch._C.DisableTorchFunctionSubclass():
+        noise: Any = like.as_subclass(Noise)
+        noise.store = np.empty(like.untyped_storage().nbytes() // like.element_size(), object)
+    noise.cells[...] = cells
+    return noise
 
 
 def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
@@ -132,8 +136,12 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
             cells = CELLS[base](*map(cells_of, args), **named)
         except TypeError:
             branch().stop(f"torch.{base} with these arguments is not followed")
-        in_place = name.endswith("_") and not name.endswith("__") or name.startswith("__i")
-        return put(args[0], cells) if in_place else noise_of(cells, dtype)
+        if name.endswith("_") and not name.endswith("__") or name.startswith("__i"):
+            return put(args[0], cells)
+        if any(isinstance(x, Number) for x in args):
+            return noise_of(cells, torch.empty(np.shape(cells), dtype=dtype))
+        with torch._C.DisableTorchFunctionSubclass():
+            return noise_of(cells, function(*args, **kwargs))
     if isinstance(noise, Noise) and args[0] is noise:
         if base in MOVES or base in KEEPS:
             return moved(noise, function, args[1:], kwargs, base in KEEPS)
@@ -154,7 +162,7 @@ def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict, keeps: bo
     def followed(result: torch.Tensor, place: torch.Tensor | None) -> Any:
         if result.untyped_storage().data_ptr() != noise.untyped_storage().data_ptr():
             copied = cells if place is None else cells.ravel()[place.numpy()]
-            return noise_of(np.array(copied, object), result.dtype)
+            return noise_of(np.asarray(copied, object), result)
         shared: Any = result.as_subclass(Noise)
         shared.store = noise.store
         return shared
@@ -178,11 +186,11 @@ def rand(*size, dtype=None, generator=None, out=None, **kwargs):
     if out is not None:
         branch().stop("random numbers are written into `out`")
     like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
-    return noise_of(uniform_cells(like), like.dtype)
+    return noise_of(uniform_cells(like), like)
 
 
 def rand_like(tensor, dtype=None, **kwargs):
-    return noise_of(uniform_cells(tensor), dtype or tensor.dtype)
+    return noise_of(uniform_cells(tensor), torch.empty_like(tensor, dtype=dtype))
 
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
@@ -215,9 +223,11 @@ def bernoulli(p, *args, generator=None, **kwargs):
     return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
 
 
-def randint(*bounds, size=None, **kwargs):
-    (*low, high), size = (bounds, size) if size is not None else (bounds[:-1], bounds[-1])
-    low = low[0] if low else 0
+def randint(*args, low=0, high=None, size=None, **kwargs):
+    given = [*args]
+    size = given.pop() if size is None else size
+    high = given.pop() if high is None else high
+    low = given.pop() if given else low
     drawn = fill(lambda: low + whole(high - low), tuple(size))
     return torch.as_tensor(drawn.astype(int))
 
