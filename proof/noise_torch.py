@@ -83,8 +83,8 @@ Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: foll
 
 
 def noise_of(cells: Any, like: torch.Tensor) -> Any:
-    """A tensor of an array of numbers: a Noise if there are Numbers in it. It is laid out as `like`,
-    a new tensor that it takes the place of: that decides what can be a view of it.
+    """A tensor of an array of numbers: a Noise if there are Numbers in it. Its layout is that of
+    `like`, a new tensor that it takes the place of: what is a view of it depends on that.
     """
     cells = np.asarray(cells)
     if cells.dtype != object:
