@@ -30,6 +30,8 @@ OPTIONAL_FILES = (  # what a repository may have
 )
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
+QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
+LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
 
 
@@ -94,7 +96,8 @@ def fetch(folder_url: str, path: Path):
             error.filename = error.filename2 or error.filename or str(path)
             raise
         if wait is None:
-            raise ValueError(f"{path}: {reason}; try again, it goes on where it stopped")
+            rest = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
+            raise ValueError(f"{path}: {reason}; try again{', it goes on where it stopped' * rest}")
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
 
@@ -116,15 +119,17 @@ def fetch_rest(url: str, path: Path):
         raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
     with reply:
         begins = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
-        if not (part and begins and reply.headers.get("ETag") == tag):
+        resumed = part is not None and begins and reply.headers.get("ETag") == tag
+        if part and not resumed and reply.status_code in (206, 416):  # of another file
+            part.unlink(missing_ok=True)
+        require_file(reply, resumed)  # of an error, or a login, the part stays
+        if part is None or not resumed:
             if part:
                 part.unlink(missing_ok=True)
-            part, n_have = None, 0
-        require_file(reply, resumed=part is not None)
-        if part is None:
+            n_have = 0
             # only a tag in quotes stands for the very same bytes; else every attempt begins anew
             tag = reply.headers.get("ETag", "")
-            tag = tag if tag.startswith('"') else str(os.getpid())
+            tag = tag if tag.startswith('"') and len(tag) < LONG_TAG else str(os.getpid())
             part = path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
             part.touch()
         lacking = reply.raw.length_remaining or 0  # None if the server does not say

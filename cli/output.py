@@ -51,7 +51,8 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     """
     path = Path(path)
     require_writable(path)
-    size = path.stat().st_size if path.exists() else 0
+    is_new = not path.exists()
+    size = 0 if is_new else path.stat().st_size
 
     def write(line: str) -> None:
         nonlocal size
@@ -68,6 +69,8 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
             except OSError:  # the disk is full
                 with suppress(OSError):  # of a device
                     file.truncate(size)
+                if is_new and not size:
+                    path.unlink()
                 raise
             size = os.fstat(file.fileno()).st_size
 

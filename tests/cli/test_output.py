@@ -53,6 +53,12 @@ def test_a_full_disk_is_an_error_of_the_file_and_lines_are_whole(tmp_path, full_
     assert path.read_text() == "7 bytes\n7 bytes\n"
 
 
+def test_a_first_line_that_finds_no_room_leaves_no_file(tmp_path, full_disk):
+    with full_disk(3), pytest.raises(OSError):
+        line_writer(tmp_path / "a")("7 bytes")
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_a_file_of_lines_appears_with_the_first(tmp_path):
     write = line_writer(tmp_path / "a")
     assert [*tmp_path.iterdir()] == []
