@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from cli.output import named
+
 STORIES = Path(__file__).with_name("stories.txt")  # openings for the included models
 FIELDS = ("prompt", "text", "question")  # of a JSON object
 
@@ -34,7 +36,8 @@ def read_lines(path: str | Path) -> list[str]:
 def read_utf8(path: Path) -> str:
     """The text of a file; all its lines end in \\n. Raises ValueError if it is not UTF-8."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with named(path):
+            return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: expected UTF-8 text ({error})") from None
 

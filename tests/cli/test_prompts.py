@@ -1,6 +1,8 @@
 """Prompt files of every form, and what is wrong with them."""
 
+import errno
 import json
+from pathlib import Path
 
 import pytest
 from toys import refusal
@@ -50,3 +52,13 @@ def test_what_cannot_be_used_is_named(tmp_path, name, content, shown):
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     message = refusal(read_prompts, path)
     assert shown in message and name in message
+
+
+def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
+    def fail(*given, **named):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_text", fail)
+    with pytest.raises(OSError) as failed:
+        read_prompts(tmp_path / "a.txt")
+    assert failed.value.filename == str(tmp_path / "a.txt")
