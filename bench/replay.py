@@ -12,6 +12,7 @@ from json import dumps, loads
 from bench.benchmark import read_list
 from bench.intervals import ratio
 from bench.table import markdown_table, number
+from checkpoints.folder import read_config
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
@@ -56,8 +57,9 @@ def replay(
     if heads := {*names} & {*HEADS}:
         problem = "expected a model or ngram, as a head needs to see its target"
         raise ValueError(f"--draft_model_size {heads.pop()}: {problem}")
-    encoder = load_encoder(find_folder(target_model_size, models_dir))
-    texts = read_texts(file, encoder)
+    folder = find_folder(target_model_size, models_dir)
+    encoder = load_encoder(folder)
+    texts = read_texts(file, encoder, read_config(folder).n_ctx)
     rows = []
     for name in names:
         model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
@@ -71,9 +73,10 @@ def replay(
         print(f"\n{len(texts)} texts, {rows[0]['tokens']} tokens")
 
 
-def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int], bool]]:
+def read_texts(path: str, encoder: Encoder, n_ctx: int) -> list[tuple[list[int], list[int], bool]]:
     """Read (prompt, text, whether it ended by itself) of each line of a file; prompt and text are
-    token ids. Raises ValueError for a line without them, or a file without lines.
+    token ids. n_ctx: of the target. Raises ValueError for a line without them, or a file without
+    lines.
     """
     texts: list[tuple[list[int], list[int], bool]] = []
     for n, line in enumerate(read_lines(path), 1):
@@ -86,7 +89,8 @@ def read_texts(path: str, encoder: Encoder) -> list[tuple[list[int], list[int], 
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
                 settings = record["settings"]
                 is_done = stop_condition(encoder, settings.get("stop", "").replace("\\n", "\n"))
-                ended = len(text) < settings["n_tokens_to_generate"] and is_done(text)
+                room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
+                ended = len(text) < room and is_done(text)
             else:
                 ended = False
                 prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]

@@ -99,7 +99,7 @@ const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 
 function showHead(run) {
   const asked = run.settings.n_tokens_to_generate;
-  $("cut").hidden = !(run.room < asked);
+  $("cut").hidden = run.room >= asked || Math.max(run.alone.tokens.length, tokensOf(run).length) < run.room;
   $("cut").textContent = `The models’ context has room for ${run.room} of the ${asked} tokens that were asked for: the text ends there.`;
   put("command", plainly(run.command).split(/(--\w{1,30})/).map((part, i) => i % 2 ? make("span", part) : part));
   $("made").textContent = run.made;

@@ -25,15 +25,21 @@ def replayed(pair, tmp_path, capsys):
     return call
 
 
-@pytest.mark.parametrize("n_tokens, stop", [(20, ""), (60, ",")])
-def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop):
+FULL = "old " * 504 + "The king said"  # the context has room for four tokens
+
+
+@pytest.mark.parametrize(
+    "n_tokens, stop, prompts",
+    [(20, "", PROMPTS), (60, ",", PROMPTS), (60, " Frog", [FULL])],
+)
+def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop, prompts):
     """Of lines as batch writes them, for a model and for n-grams, and every K."""
     lines, live = [], {}
     for name in ("0.7M-17M", "ngram"):
         target, draft, encoder = load_pair("17M", name, MODELS_DIR)
         for K in (1, 2, 3, 7):
             done = []
-            for prompt in PROMPTS:
+            for prompt in prompts:
                 ids = encoder.encode(prompt)
                 rounds = begin("speculative", target, draft, encoder, ids, n_tokens, K=K, stop=stop)
                 done.append(decode(rounds, encoder))
@@ -44,7 +50,7 @@ def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop):
                     and isinstance(done[0][name], int)}  # fmt: skip
             live[name, K] = sums["accepted"] / sums["examined"], sums["rounds"]
     flags = {"draft_model_size": "0.7M-17M,ngram", "models_dir": MODELS_DIR}
-    rows = replayed(lines[:3], K="1,2,3,7", **flags)
+    rows = replayed(lines[: len(prompts)], K="1,2,3,7", **flags)
     assert [(row["draft"], row["K"]) for row in rows] == [*live]
     for row in rows:
         acceptance, n_rounds = live[row["draft"], row["K"]]
@@ -89,7 +95,7 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"prompt": "a", "output": "b"}\n' + line + "\n")
     with pytest.raises(ValueError, match="texts.jsonl, text 2: expected"):
-        read_texts(str(path), encoder)
+        read_texts(str(path), encoder, 512)
 
 
 def test_a_draft_without_probabilities_is_refused(replayed):

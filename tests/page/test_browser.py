@@ -575,6 +575,8 @@ def test_a_run_saved_in_the_browser_needs_no_server_and_says_where_its_context_e
     in_words(again)
     room, n = again.evaluate("[state.base.room, tokensOf(state.base).length]")
     assert n == room < 48 and f"room for {room} of the 48 tokens" in text_of(again, "#cut")
+    again.evaluate("showHead({...state.base, room: state.base.room + 1})")  # it ended by itself
+    assert again.locator("#cut").is_hidden()
 
 
 # ---------------------------------------------------------------- for everybody
