@@ -9,6 +9,8 @@ the target has the drafts' tokenizer, up to ties that rounding breaks.
 from collections.abc import Iterator
 from json import dumps, loads
 
+from tqdm import tqdm
+
 from bench.benchmark import read_list
 from bench.intervals import ratio
 from bench.table import markdown_table, number
@@ -131,8 +133,9 @@ def drafts_along(
     room = [len(text) - i - (not ended) for i in range(len(text))]  # for a draft
     if model is None:
         drafter, string = NGramDrafter(n_vocab), as_string(ids)
+        bar = tqdm(room, unit=" tokens", delay=1, leave=False, disable=None)
         drafts = [
-            drafter.look_up(ids[:i], string[:i], min(most, n)) for i, n in enumerate(room, n_prompt)
+            drafter.look_up(ids[:i], string[:i], min(most, n)) for i, n in enumerate(bar, n_prompt)
         ]
         pairs = [[a == b for a, b in zip(draft, text[i:])] for i, draft in enumerate(drafts)]
         agree = [[*same, False].index(False) for same in pairs]

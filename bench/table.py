@@ -83,7 +83,8 @@ def to_markdown(rows: list[dict]) -> str:
     columns = [name for name in HEADINGS if name not in common and {*texts[name]} != {"–"}]
     lines = [[texts[name][i] for name in columns] for i in range(len(rows))]
     settings, machine = rows[0]["settings"], rows[0]["machine"]
-    n_prompts = max(row["prompts"] for row in rows)
+    counts = sorted({row["prompts"] for row in rows})
+    n_prompts = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
     parts = [
         label(settings),
         f"All rows: {', '.join(f'{HEADINGS[name]} {texts[name][0]}' for name in common)}.",

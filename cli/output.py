@@ -16,9 +16,12 @@ def require_writable(path: Path) -> None:
     """Raise an error if a file cannot be written, or not be made in its folder."""
     with suppress(FileNotFoundError):
         path.stat()  # raises OSError for a name that is too long, or a link to itself
-    folder = path.resolve().parent  # of what a link leads to
-    if path.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise ValueError(f"{path}: cannot be written: a folder, or in none that can be written")
+    if path.is_dir():
+        raise ValueError(f"{path}: cannot be written: a folder")
+    place = path if path.exists() else path.resolve().parent  # of what a link leads to
+    if not os.access(place, os.W_OK):
+        why = "permission denied" if place.exists() else f"there is no folder {place}"
+        raise ValueError(f"{path}: cannot be written: {why}")
 
 
 def require_new(path: str | Path, *endings: str) -> Path:

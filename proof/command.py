@@ -48,7 +48,9 @@ def prove(program: str, *, json: bool = False) -> None:
         else:
             known = ", ".join(sorted(path.stem[6:] for path in ADAPTERS.glob("judge_*.py")))
             known = known or "the programs in docs/referee of a checkout"
-            raise ValueError(f"{program}: expected FILE.py, FILE.py:FUNCTION or one of: {known}")
+            raise ValueError(
+                f"{program or repr(program)}: expected FILE.py, FILE.py:FUNCTION or one of: {known}"
+            )
     if json:
         print(dumps(results[0] if len(results) == 1 else results))
     else:

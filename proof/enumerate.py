@@ -72,7 +72,7 @@ class Branch:
             self.stop(f"a choice among {format_row(numbers)}: expected probabilities")
         normalised = tuple(weight / total for weight in numbers)
         if n_made == MOST_CHOICES:
-            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it does not end")
+            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it may not end")
         if n_made < len(self.script):  # the runs before came here, too, and had the same choice
             choice = self.script[n_made]
             if choice.weights != normalised:

@@ -102,13 +102,16 @@ def examine(
     if result["distance"] > TOLERANCE:
         beginning, *probabilities = first_error(yours, right, n_tokens)
 
-        def fit(text: Text) -> tuple[bool, float]:
-            """How much of the beginning comes in this way; first if it leaves the draft."""
+        def fit(text: Text) -> tuple[bool, bool, float]:
+            """How much of the beginning comes in this way; first if it is not the target that
+            completes it, and if it leaves the draft.
+            """
             leaves_draft, chance, _ = ways[text]
             # a round can be shorter than the beginning: the target has completed it
             whole = complete({text: chance}, target, len(beginning), end)
             share = sum(p for text, p in whole.items() if text[: len(beginning)] == beginning)
-            return leaves_draft and share > TOLERANCE, share
+            own = share > TOLERANCE and len(text) >= len(beginning)
+            return own, leaves_draft and share > TOLERANCE, share
 
         choices = ways[max(ways, key=fit)][2]
         result["first_wrong"] = dict(
@@ -447,7 +450,9 @@ def caller(function: Callable) -> tuple[Callable, Callable]:
     positional arguments of this form, branch=, and end=.
     """
     parameters, names = inspect.signature(function).parameters.values(), names_of(function)
-    required = [p for p in parameters if p.default is p.empty and p.name not in names]
+    more = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
+    given = [p for p in parameters if p.kind not in more and p.name not in names]
+    required = [p for p in given if p.default is p.empty]
     forms = {3: rule_text, 5: loop_text}
     if len(required) not in forms:
         signature = ", ".join(p.name for p in parameters)

@@ -50,6 +50,11 @@ def test_no_K_is_bold_where_one_that_is_withheld_is_faster():
     assert "**" not in to_markdown([withheld(K=1), *slower]) and "**" in to_markdown(slower)
 
 
+def test_rows_of_different_numbers_of_prompts_say_so():
+    """Batches leave out a smaller rest."""
+    assert "\n4 to 6 prompts, " in to_markdown([row(), row(batch_size=4, prompts=4)])
+
+
 def test_figures_that_are_not_real_are_labelled():
     settings = row()["settings"] | {"weights": "random", "synthetic_acceptance": 0.8}
     text = to_markdown([row(settings=settings)])

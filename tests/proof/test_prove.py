@@ -160,6 +160,25 @@ def test_the_way_to_a_wrong_text_is_one_that_has_the_mistake():
         assert all(": no" not in draw for draw in case["draws"])
 
 
+def test_the_way_to_a_wrong_text_is_not_completed_by_the_target():
+    def rule(draft, p, q, sample, accept):
+        for i, x in enumerate(draft):
+            if i != 3 and not accept(p[i, x] / q[i, x]):
+                rest = right_samplers.rest_of(p[i], q[i])
+                return i, sample(rest / rest.sum())
+        return len(draft), sample(p[-1])
+
+    wrong = [case["first_wrong"] for case in prove(rule)["cases"] if case["first_wrong"]]
+    for case in wrong:
+        drafted = [draw.split()[1] for draw in case["draws"] if draw.startswith("drafted")]
+        assert [str(token) for token in case["text"]] == drafted[:4] and len(case["text"]) == 4
+
+
+def test_further_arguments_are_no_part_of_the_form():
+    result = prove(lambda draft, p, q, sample, *args, **kwargs: (0, sample(p[0])))
+    assert result["verdict"] == "exact"
+
+
 def test_a_rule_without_a_bonus_gains_less_but_keeps_its_drafts():
     def rule(draft, p, q, sample, accept):
         return right_samplers.recursive(draft, p, q, sample, accept)[: len(draft)]
