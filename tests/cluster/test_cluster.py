@@ -136,7 +136,8 @@ def test_what_ruins_every_worker_is_one_line_and_the_lines_before_it_are_kept(
     monkeypatch.setattr(module, "decode_jobs", partial(ruined, ruin, ""))
     done, found = write("there", "--cluster=local:1")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1) and said in done.err
-    assert found == expected[:4]  # the groups before
+    # the groups before; of a killed worker, those whose lines had been fetched
+    assert found == expected[: len(found) if ruin is killed else 4] and len(found) <= 4
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a process group")
