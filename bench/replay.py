@@ -72,7 +72,7 @@ def replay(
     else:
         lines = [[number(row[column]) for column in COLUMNS] for row in rows]
         print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], lines))
-        print(f"\n{len(texts)} texts, {rows[0]['tokens']} tokens")
+        print(f"\n{len(texts)} text{'s' * (len(texts) > 1)}, {rows[0]['tokens']} tokens")
 
 
 def read_texts(path: str, encoder: Encoder, n_ctx: int) -> list[tuple[list[int], list[int], bool]]:

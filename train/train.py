@@ -546,13 +546,13 @@ def train(
     losses: of the two halves; n_ctx: of the target. identity: what names the checkpoint, besides
     name, seed and texts; with other values it is another run
     """
-    optimizers, step = new_optimizers(model, learning_rate), 0
-    resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
     require_at_least(1, steps=steps)
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise ValueError(f"a model named {name!r}: expected letters, digits, -, _ and .")
     if not 0 < learning_rate < 1:
         raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
+    optimizers, step = new_optimizers(model, learning_rate), 0
+    resumed: list[Any] = [model, *optimizers]  # what a checkpoint holds the states of
     identity += (version_of_ids(texts.train, texts.valid, texts.written),)
     checkpoint = CACHE / f"{'-'.join(map(str, [name, seed, *identity]))}.pt"
     if checkpoint.exists():
