@@ -67,8 +67,9 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
         return folder  # reading it will say what is missing
     names = {path.parent.name for file in CONFIGS for path in Path(models_dir).glob(f"*/{file}")}
     state = problem_with(folder) if folder else f"there are {', '.join(sorted(names)) or 'none'}"
-    state = state if os.path.isdir(models_dir) else "which is no folder"
-    if os.path.isdir(models_dir) and not os.access(models_dir, os.R_OK | os.X_OK):
+    if not os.path.isdir(models_dir):
+        state = "which is no folder"
+    elif not os.access(models_dir, os.R_OK | os.X_OK):
         state = "permission denied"
     hint = f"fetch it with python main.py download {name}"
     is_remote = repository(name) and not os.path.isdir(os.path.dirname(name))

@@ -13,7 +13,7 @@ except ImportError:  # Windows
 
 
 def require_writable(path: Path) -> None:
-    """Raise an error if a file cannot be written, or not be made in its folder."""
+    """Raise an error, which says why, if a file cannot be written or not be made in its folder."""
     with suppress(FileNotFoundError):
         path.stat()  # raises OSError for a name that is too long, or a link to itself
     if path.is_dir():
@@ -73,7 +73,7 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
                 with suppress(OSError):  # of a device
                     file.truncate(size)
                 if is_new and not size:
-                    path.unlink()
+                    path.resolve().unlink()  # a link was there before
                 raise
             size = os.fstat(file.fileno()).st_size
 

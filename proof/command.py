@@ -103,7 +103,9 @@ def load(path: Path) -> ModuleType:
 
 
 def verdicts(adapter: ModuleType) -> list[dict[str, Any]]:
-    """What an adapter's `referee` returns. Raises ValueError if its program is another version."""
+    """What an adapter's `referee` returns. Raises ValueError if its program is another version,
+    or cannot be imported.
+    """
     try:
         return adapter.referee()
     except (KeyboardInterrupt, ValueError):

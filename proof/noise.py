@@ -346,7 +346,7 @@ class Source:
                 branch().stop(f"{name} is not followed")
             try:
                 if same := SAME.get(type(self._real)):
-                    getattr(same, name)(*args, **kwargs)
+                    getattr(same, name)(*args, **kwargs)  # raises what the real one raises
                 return self._followed[name](*args, **kwargs)
             except TypeError:
                 branch().stop(f"{name} with these arguments is not followed")

@@ -190,7 +190,9 @@ def rand(*size, dtype=None, generator=None, out=None, **kwargs):
 
 
 def rand_like(tensor, dtype=None, **kwargs):
-    return noise_of(uniform_cells(tensor), torch.empty_like(tensor, dtype=dtype))
+    with torch._C.DisableTorchFunctionSubclass():
+        like = torch.empty_like(tensor, dtype=dtype)
+    return noise_of(uniform_cells(like), like)
 
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):

@@ -152,7 +152,7 @@ def version_of(folder: Path) -> str:
 
 
 def version_of_ids(*arrays: np.ndarray | None) -> str:
-    """Tell texts from others, likewise."""
+    """Tell token ids from others, by the first digits of a hash; None is passed over."""
     parts = [array.tobytes() for array in arrays if array is not None]
     return sha256(b"".join(parts)).hexdigest()[:8]
 

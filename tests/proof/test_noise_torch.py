@@ -100,3 +100,9 @@ def test_whole_numbers_are_all_as_likely(draw):
     with followed():
         found = distribution(lambda branch: int(draw()))
     assert found == pytest.approx({n: 1 / 3 for n in range(3)})
+
+
+def test_numbers_of_the_shape_of_random_numbers():
+    with followed():
+        found = distribution(lambda branch: tuple(torch.rand_like(torch.rand(2, 3)).shape))
+    assert found == {(2, 3): 1.0}

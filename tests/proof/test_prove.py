@@ -169,6 +169,7 @@ def test_the_way_to_a_wrong_text_is_not_completed_by_the_target():
         return len(draft), sample(p[-1])
 
     wrong = [case["first_wrong"] for case in prove(rule)["cases"] if case["first_wrong"]]
+    assert wrong
     for case in wrong:
         drafted = [draw.split()[1] for draw in case["draws"] if draw.startswith("drafted")]
         assert [str(token) for token in case["text"]] == drafted[:4] and len(case["text"]) == 4

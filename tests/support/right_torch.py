@@ -80,7 +80,7 @@ def seen_by_a_view(draft, p, q):
 
 
 def race(draft, p, q, change):
-    """A race in which `change` works on the noise of all rows but the first."""
+    """A race in whose noise, [k + 1, n_vocab], `change` changes some numbers in place."""
     p, q = torch.tensor(p), torch.tensor(q)
     noise = torch.empty(p.shape).exponential_()
     change(noise)
