@@ -94,6 +94,18 @@ def damage_named(path: Path) -> Iterator[None]:
         raise ValueError(f"{path}: {problem}") from error
 
 
+@contextmanager
+def memory_named() -> Iterator[None]:
+    """Raise MemoryError where torch has no memory for a size, or no number as large."""
+    try:
+        yield
+    except (RuntimeError, TypeError) as error:
+        if not re.search("allocate memory|out of memory|[Oo]verflow", str(error)):
+            raise
+        problem = "less memory here than the model needs; try a smaller one, or shorter steps"
+        raise MemoryError(problem) from error
+
+
 # ---------------------------------------------------------------- texts
 
 
@@ -790,4 +802,4 @@ def head(
 
 if __name__ == "__main__":
     commands = [tokenizer, target, samples, draft, head]
-    run_program({command.__name__: command for command in commands})
+    run_program({command.__name__: memory_named()(command) for command in commands})

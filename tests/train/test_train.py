@@ -357,6 +357,15 @@ def test_what_cannot_be_trained_is_one_line(places, tmp_path, command, flags, sa
         command(**places, **flags)
 
 
+@pytest.mark.parametrize("width", [10**9, 10**20])
+def test_a_model_too_large_for_memory_is_one_line(tmp_path, width):
+    """As transformers makes its weights: torch has errors of its own for what memory lacks."""
+    shape = f"--n_embd {width} --n_head 1 --draft_model_size q --target_model_size 17M".split()
+    command = [sys.executable, "-m", "train.train", "draft", tmp_path, *shape]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2 and re.match("error: less memory here than .*\\n$", done.stderr)
+
+
 def test_a_layer_that_is_not_there_is_refused():
     assert train.read_layers("", TINY) == [] and train.read_layers("1,0", TINY) == [1, 0]
     with pytest.raises(ValueError, match="layer 2: expected 0 to 1"):
