@@ -32,7 +32,7 @@ from tqdm import tqdm
 from checkpoints.files import sha256_of
 from checkpoints.folder import open_weights, read_config, weights_files
 from checkpoints.registry import MODELS_DIR
-from checkpoints.tokenizer import load_encoder
+from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from cli.command import require_at_least, run_program
 from cli.output import named
 from cli.prompts import read_utf8
@@ -242,6 +242,7 @@ def transformers_config(config: Config) -> GPT2Config:
         n_head=config.n_head,
         n_layer=config.n_layer,
         layer_norm_epsilon=config.epsilon,
+        activation_function="gelu" if config.exact_gelu else "gelu_new",
         embd_pdrop=0.0,
         resid_pdrop=0.0,
         attn_pdrop=0.0,
@@ -382,10 +383,15 @@ class Medusa(nn.Module):
             yield i, teacher.logits(hidden_before + head(hidden_before))
 
 
-def read_tensors(folder: Path) -> dict[str, np.ndarray]:
-    """Read the parameters of a model's folder, in float32."""
-    tensors = open_weights(folder, read_config(folder))
-    return {name: tensor.read(np.float32) for name, tensor in tensors.items()}
+def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
+    """Read the shape and the parameters, in float32, of a model's folder. Raises ValueError if it
+    cannot read whole passages.
+    """
+    config = fit_vocabulary(folder, read_config(folder), load_encoder(folder))
+    if config.n_ctx < N_CTX:
+        raise ValueError(f"{folder}: a context of {config.n_ctx} tokens, expected {N_CTX} or more")
+    tensors = open_weights(folder, config)
+    return config, {name: tensor.read(np.float32) for name, tensor in tensors.items()}
 
 
 def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -> GPT2:
@@ -663,7 +669,7 @@ def target(
     if grow and not start:
         raise ValueError(f"--grow {grow}: expected --start with it, the model that grows")
     if start:
-        config, tensors = read_config(source), read_tensors(source)
+        config, tensors = read_model(source)
         if layers := read_layers(grow, config):
             rng = np.random.default_rng(stream(Purpose.WEIGHTS, seed))
             tensors = grow_tensors(tensors, layers, rng, noise=0.02)
@@ -718,10 +724,12 @@ def draft(
     if draft_model_size == target_model_size:
         raise ValueError(f"--draft_model_size {draft_model_size}: is the target; give another name")
     source = MODELS / target_model_size
-    teacher = GPT2(read_config(source), read_tensors(source))
+    teacher = GPT2(*read_model(source))
     losses = distillation_losses(teacher)
     if start:
-        model = GPT2(read_config(MODELS / start), read_tensors(MODELS / start))
+        if load_encoder(MODELS / start) != load_encoder(source):
+            raise ValueError(f"--start {start}: expected the vocabulary of {target_model_size}")
+        model = GPT2(*read_model(MODELS / start))
         losses = losses[1], losses[1]  # it knows enough for total variation
     else:
         model = new_model(source, n_layer, n_embd, n_head, seed)
@@ -784,7 +792,7 @@ def head(
         seed: of weights and batches
     """
     folder = MODELS / target_model_size
-    config, notes = read_config(folder), {"target": sha256_of(weights_files(folder))}
+    (config, tensors), notes = read_model(folder), {"target": sha256_of(weights_files(folder))}
     seed_weights(seed)
     module: nn.Module
     if kind == "eagle":
@@ -793,7 +801,7 @@ def head(
     else:
         # small steps: heads that begin as copies of the target's own need many, not large ones
         module, learning_rate, tokens_per_step = Medusa(config, MEDUSA_HEADS), 1e-2, 1024
-    losses = distillation_losses(GPT2(config, read_tensors(folder)))
+    losses = distillation_losses(GPT2(config, tensors))
     texts, name = read_texts(corpus, folder, True, tokens_per_step), f"{kind}-{target_model_size}"
     version = version_of(folder)
     train(name, module, losses, texts, config.n_ctx, steps, learning_rate, seed, version)

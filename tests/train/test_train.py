@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from toys import NUMPY, TINY, write_checkpoint
+from toys import NUMPY, TINY, write_checkpoint, write_pair
 
 import utils
 from checkpoints.files import sha256_of
@@ -33,6 +33,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 @pytest.fixture(autouse=True)
 def float32(monkeypatch, tmp_path):
     """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
+    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     torch.set_num_threads(1)
     monkeypatch.setattr(train, "mixed_precision", contextlib.nullcontext)
     monkeypatch.setattr(train, "CACHE", tmp_path / "cache")
@@ -55,16 +56,21 @@ def folder(tmp_path):
 
 
 def read_teacher(folder):
-    return train.GPT2(read_config(folder), train.read_tensors(folder)).eval()
+    return train.GPT2(*train.read_model(folder)).eval()
 
 
 @torch.no_grad()
-def test_a_model_is_the_same_in_numpy(folder):
+@pytest.mark.parametrize("exact_gelu", [False, True])
+def test_a_model_is_the_same_in_numpy(folder, exact_gelu):
+    config = read_config(folder)
+    assert config == TINY
+    config = replace(config, exact_gelu=exact_gelu)
+    train.write_model(lively(train.GPT2(config)), folder, folder)
+    assert read_config(folder) == config
     model, teacher = utils.load_model(folder, NUMPY), read_teacher(folder)
     found = model.read(IDS, model.new_cache(), n_last=len(IDS))
     expected = teacher.logits(teacher.hidden(torch.tensor([IDS])))[0]
     assert np.allclose(found, expected, atol=1e-3)
-    assert read_config(folder) == TINY
 
 
 @torch.no_grad()
@@ -266,7 +272,6 @@ def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
     steps, rate_at = [], train.rate_at
     noted = lambda step, *given: steps.append(step) or rate_at(step, *given)
     monkeypatch.setattr(train, "rate_at", noted)
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     for n in (2, 3):
         train.target(**places, target_model_size="17M", start="17M", steps=n)
     assert steps == [0, 0, 1, 1, 2, 2]  # of two optimizers
@@ -274,7 +279,6 @@ def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
 
 def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, monkeypatch):
     """Its texts are not those of the old one, nor is a draft of another shape the old one."""
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     path, weights = train.samples_path(folder), folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     assert train.samples_path(folder) != path
@@ -285,7 +289,6 @@ def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, mo
 
 
 def test_other_texts_are_another_run(places, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     monkeypatch.setattr(train, "PROMPT_TOKENS", 4)
     monkeypatch.setattr(train, "WRITTEN_TOKENS", 9)
     few = places | {"target_model_size": "17M"}
@@ -299,7 +302,6 @@ def test_other_texts_are_another_run(places, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("damaged", [b"", b"hello", "cut", "empty"])
 def test_a_damaged_checkpoint_is_named(places, tmp_path, monkeypatch, damaged):
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
     shape = {"n_layer": 1, "n_embd": 8, "n_head": 2}
     run(**shape, steps=1)
@@ -314,7 +316,6 @@ def test_a_damaged_checkpoint_is_named(places, tmp_path, monkeypatch, damaged):
 
 
 def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
     run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
     run(n_layer=1, n_embd=8, n_head=2, steps=1)
     train.tokenizer(**places, target_model_size="t")
@@ -343,7 +344,7 @@ def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypat
         (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
         (train.draft, {"n_embd": 9, "target_model_size": "17M"}, "--n_embd 9: expected a multiple"),
         (train.draft, {"seed": -1, "target_model_size": "17M"}, "seed -1: expected 0 or more"),
-        (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 512 or more"),
+        (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 24 or more"),
         (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
         (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
         (train.target, {"grow": "0"}, "--grow 0: expected --start"),
@@ -364,6 +365,21 @@ def test_a_model_too_large_for_memory_is_one_line(tmp_path, width):
     command = [sys.executable, "-m", "train.train", "draft", tmp_path, *shape]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2 and re.match("error: less memory here than .*\\n$", done.stderr)
+
+
+def test_models_that_cannot_read_the_passages_are_refused(places, tmp_path):
+    write_checkpoint(tmp_path / "short", replace(TINY, n_ctx=TINY.n_ctx - 1))
+    for command, flags in [
+        (train.draft, {"target_model_size": "17M", "start": "short"}),
+        (train.draft, {"target_model_size": "short"}),
+        (train.target, {"target_model_size": "17M", "start": "short"}),
+        (train.head, {"target_model_size": "short"}),
+    ]:
+        with pytest.raises(ValueError, match="short: a context of 23 tokens, expected 24 or more"):
+            command(**places, **flags)
+    write_pair(tmp_path, TINY)
+    with pytest.raises(ValueError, match="--start other words: expected the vocabulary of 17M"):
+        train.draft(**places, target_model_size="17M", start="other words")
 
 
 def test_a_layer_that_is_not_there_is_refused():
