@@ -216,13 +216,13 @@ def speculative(
             got = f"{len(draft)} tokens with {len(q)} rows of q"
             raise ValueError(f"the drafter: {got}; expected up to {max_k}, with a row for each")
         # 2. The target scores them in one pass: row i is for draft[i], the last for what follows.
-        p = to_probs(target.read(text + draft, cache, n_last=len(draft) + 1))
+        p = to_probs(target.read([*text, *draft], cache, n_last=len(draft) + 1))
         # 3. The rule accepts the first n_accepted of them, and samples the token that follows.
         n_accepted, next_token = rule(draft, p, q, rng)
         # 4. The text grows by these, up to its end. The next read forgets what was rejected.
         n_before = len(text)
-        for token in draft[:n_accepted] + [next_token]:
-            text.append(int(token))  # a rule of a reader's own may return NumPy's
+        for token in [*draft[:n_accepted], next_token]:
+            text.append(int(token))  # a reader's own rule or drafter may return NumPy's
             if done := is_done(text[len(ids) :]):
                 break
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them

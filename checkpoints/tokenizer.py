@@ -34,10 +34,11 @@ def load_encoder(folder: Path) -> Encoder:
     else at that of config.json, else at <|endoftext|>.
     """
     vocabulary, merges, added = read_tokenizer(folder)
+    ends = end_ids(folder, len(vocabulary) + len(added))
     with blame(folder, "expected files of one tokenizer"):
         if len(vocabulary) - len(merges) > 256 + MAX_PADDING:
             raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
-        return Encoder(vocabulary, merges, end_ids(folder, len(vocabulary) + len(added)), added)
+        return Encoder(vocabulary, merges, ends, added)
 
 
 def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]]:

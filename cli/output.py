@@ -20,7 +20,7 @@ def require_writable(path: Path) -> None:
         raise ValueError(f"{path}: cannot be written: a folder")
     place = path if path.exists() else path.resolve().parent  # of what a link leads to
     if not os.access(place, os.W_OK):
-        why = "permission denied" if place.exists() else f"there is no folder {place}"
+        why = "no permission, or read-only" if place.exists() else f"there is no folder {place}"
         raise ValueError(f"{path}: cannot be written: {why}")
 
 

@@ -28,7 +28,7 @@ from proof.enumerate import STATE, Branch, format_row
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
 MOST_NUMBERS = 100  # among which a whole number is chosen: a branch for each
-SHARED = "one random number decides a race and something else: shared noise"
+REUSED = "a random number is used again in a race, or after it lost one, which is not followed"
 
 
 def branch() -> Branch:
@@ -57,7 +57,7 @@ class Atom:
         if self.branch is not enumeration.current:
             branch().stop(STATE)
         if self.spent:
-            self.branch.stop(SHARED)
+            self.branch.stop(REUSED)
         if self.rival:
             self.rival.spent, self.rival = True, None
 
@@ -287,7 +287,7 @@ def race(a: Number, b: Number) -> bool:
     a.atom.use()
     b.atom.use()
     if a.atom is b.atom:
-        branch().stop(SHARED)
+        branch().stop(REUSED)
     both = [(largest, race_chance(a, b, largest)) for largest in (True, False)]
     chances = {largest: chance for largest, chance in both if chance is not None}
     if not chances:

@@ -308,6 +308,15 @@ def test_a_drafter_that_breaks_its_word_is_refused_in_one_line(n_more, rows_more
         run(12, 3, drafter=Wrong(TINY.n_vocab), rule=rule)
 
 
+def test_a_drafter_may_return_an_array():
+    class Ones(NGramDrafter):
+        def propose(self, ids, k):
+            draft = np.ones(k, int)
+            return draft, one_hot(draft, self.n_vocab)
+
+    assert tokens(run(12, 3, drafter=Ones(TINY.n_vocab))) == tokens(run_alone(12))
+
+
 @pytest.mark.parametrize("drafter", [None, NGramDrafter(TINY.n_vocab)], ids=["model", "ngram"])
 def test_a_round_holds_what_the_rule_was_given_and_said(drafter):
     asked = []

@@ -15,6 +15,7 @@ a run its result is written to models/, in place of an older one.
 import json
 import re
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -634,6 +635,8 @@ def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
     learner.train_from_iterator(read_documents(corpus, "train"), n_learned, min_frequency=0)
     learned = json.loads(learner.to_str())["model"]
     vocabulary = sorted(learned["vocab"], key=learned["vocab"].get) + [END_OF_TEXT]
+    if len(vocabulary) < N_VOCAB:
+        warnings.warn(f"{corpus}: has no more than {len(vocabulary)} tokens, of {N_VOCAB}")
     ids = {token: i for i, token in enumerate(vocabulary)}
     merges = ["#version: 0.2", *map(" ".join, learned["merges"]), ""]
     folder = MODELS / target_model_size

@@ -95,3 +95,6 @@ def test_texts_end_at_the_ids_that_the_folder_states(folder, stated):
     vocabulary, merges = tiny_vocabulary()  # which says itself what stands between texts
     encoder = load_encoder(store(folder, vocabulary, merges))
     assert encoder.end_of_text == vocabulary[END_OF_TEXT]
+    (folder / "generation_config.json").write_text("")
+    with pytest.raises(ValueError, match=r"^\S*generation_config.json: is damaged \(.*it again$"):
+        load_encoder(folder)

@@ -201,7 +201,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
     },
     "cached_14": {
-        "all is read again": ("tokens, not", ("len(ids + text) - 1", "0")),
+        "all is read again": ("WRONG: the target reads", ("len(ids + text) - 1", "0")),
         "a rejected draft stays": (
             "IndexError",
             ("        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]\n", ""),

@@ -27,6 +27,7 @@ import torch  # noqa: E402
 
 from train import train  # noqa: E402
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* has no more than")  # tokens, of a short text
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
 
@@ -250,7 +251,8 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
     monkeypatch.setattr(train, "PROMPT_TOKENS", 200)
     few = places | {"steps": 2}
     monkeypatch.setattr(train, "TARGET_SHAPE", (2, 16, 2))
-    train.tokenizer(**places)
+    with pytest.warns(UserWarning, match="corpus: has no more than 2.. tokens, of 2048"):
+        train.tokenizer(**places)
     size = tmp_path / "7M"
     encoder = load_encoder(size)
     n_merges = len((size / "merges.txt").read_text().splitlines()) - 1
