@@ -566,8 +566,7 @@ def train(
     name, seed and texts; with other values it is another run
     """
     require_at_least(1, steps=steps)
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise ValueError(f"a model named {name!r}: expected letters, digits, -, _ and .")
+    require_name(name)
     if not 0 < learning_rate < 1:
         raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
     optimizers, step = new_optimizers(model, learning_rate), 0
@@ -605,6 +604,12 @@ def train(
     bar.close()
 
 
+def require_name(name: str) -> None:
+    """Raise ValueError for what is no name of a folder in models/."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise ValueError(f"a model named {name!r}: expected letters, digits, -, _ and .")
+
+
 @torch.no_grad()
 def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) -> float:
     """Return the mean loss on passages that no run trains on."""
@@ -630,6 +635,7 @@ def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
     Flags:
         target_model_size: the folder in models/ that it is written to
     """
+    require_name(target_model_size)
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     learner.train_from_iterator(read_documents(corpus, "train"), n_learned, min_frequency=0)

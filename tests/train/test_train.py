@@ -349,6 +349,7 @@ def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypat
         (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 24 or more"),
         (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
         (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
+        (train.tokenizer, {"target_model_size": ".."}, "a model named '..': expected letters"),
         (train.target, {"grow": "0"}, "--grow 0: expected --start"),
         (train.target, {"grow": "a", "start": "17M"}, "--grow 'a': expected layers"),
         (train.samples, {"target_model_size": "17M"}, "bad_train.txt: expected UTF-8"),
