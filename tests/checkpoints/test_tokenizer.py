@@ -5,6 +5,7 @@ test_kinds.py has the tokenizers of public folders.
 import json
 
 import pytest
+from command_line import ROOT
 from toys import refusal, renumbered, tiny_vocabulary, write_checkpoint
 
 from checkpoints.tokenizer import load_encoder
@@ -41,6 +42,17 @@ RIGHT = [b"#version: 0.2\r\nt h\r\nth e\r\n", b"t h\nth e", b"#version: 0.2\n\nt
 def test_merges_that_do_not_fit(folder, raw):
     (folder / "merges.txt").write_bytes(raw)
     assert WRONG[raw] in refusal(load_encoder, folder)
+
+
+@pytest.mark.parametrize("n_lines", [0, 900, 1700, 1791])
+def test_a_file_of_merges_that_was_cut(tmp_path, n_lines):
+    for name in ("vocab.json", "merges.txt"):
+        (tmp_path / name).write_bytes((ROOT / "models" / "17M" / name).read_bytes())
+    load_encoder(tmp_path)
+    lines = (tmp_path / "merges.txt").read_text(encoding="utf-8").splitlines(keepends=True)
+    assert n_lines < len(lines)
+    (tmp_path / "merges.txt").write_text("".join(lines[:n_lines]), encoding="utf-8")
+    assert "merges" in refusal(load_encoder, tmp_path)
 
 
 @pytest.mark.parametrize("raw", RIGHT)
