@@ -144,9 +144,18 @@ def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float
 
 
 def stored_weights(folder: Path, config: Config) -> Read:
-    """The weights in a checkpoint folder, in float32, for build_model."""
+    """The weights in a checkpoint folder, in float32, for build_model. Raises ValueError where the
+    gains of a norm are 0: the file is the beginning of one.
+    """
     tensors = open_weights(folder, config)
-    return lambda name: tensors[name].read(np.float32)
+
+    def read(name: str) -> np.ndarray:
+        array = tensors[name].read(np.float32)
+        if "ln_" in name and name.endswith("weight") and not array.any():
+            raise ValueError(f"{folder}: {name} is all zeros: damaged; fetch the weights again")
+        return array
+
+    return read
 
 
 def random_model(

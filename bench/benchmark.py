@@ -63,7 +63,7 @@ def benchmark(
         python main.py benchmark --K 1..8 --out rows.jsonl --plot speedup.svg
         python main.py benchmark --draft_model_size 0.7M-17M --K 4 --batch_size 1,8
 
-    Flags; the first six may be lists, such as 1,2,4 or 1..4:
+    Flags; the first six may be lists, such as 1,2,4, or 1..4 for whole numbers:
         draft_model_size: names in models_dir, folders, ngram, eagle or medusa
         target_model_size: names in models_dir, or folders
         K: how many tokens to draft per round

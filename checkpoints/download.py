@@ -69,6 +69,8 @@ def fetch_model(name: str, models_dir: str | Path) -> Path:
     except Missing as error:
         with contextlib.suppress(OSError):
             folder.rmdir()  # only an empty one
+            if folder.parent != Path(models_dir):  # its owner's
+                folder.parent.rmdir()
         raise ValueError(
             f"{name}: Hugging Face has no such public model, or not all its files ({error}); "
             "use the name of one"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.files import sha256_of
+from checkpoints.files import first_of, sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from decoding.eagle import Eagle, EagleConfig
@@ -53,7 +53,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     train = f"python -m train.train head --kind {name}"
     if not path.is_file():
         raise ValueError(f"no {path}: choose another draft, or train one with {train}")
-    table = safetensors.read_table(path)
+    table = safetensors.read_table(first_of(folder, path.name))
     _, metadata, _ = safetensors.read_header(path)
     if metadata.get("target") != sha256_of(weights_files(folder)):
         raise ValueError(

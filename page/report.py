@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cli.command import as_called
 from encoder import Encoder
 
 WEB = Path(__file__).with_name("web")
@@ -33,7 +34,7 @@ def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
 
     command({"prompt": "a b", "K": 2}, {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
-    words = ["python", "main.py"]
+    words = as_called("python main.py").split()
     for name, value in settings.items():
         if value is True:  # a flag that takes no value
             words.append(f"--{name}")

@@ -535,8 +535,7 @@ def show_texts(mistake: Mistake) -> None:
             say(f"{label}: it fails, {type(error).__name__}: {error}")
             return
         texts.append(result["token_ids"])
-        rate = result["acceptance_rate"] or 0.0
-        print(f"\n{label}, with {rate:.2f} of the examined draft tokens accepted:")
+        print(f"\n{label}, {result['tokens_per_target_pass']:.2f} tokens per pass of the target:")
         print(result["text"])
     n = first_difference(*texts)
     print("\nThe two are the same." if n is None else f"\nThey differ from token {n} on.")

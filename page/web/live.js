@@ -26,7 +26,7 @@ async function ask(body, tellRow) {
     if (mine.signal.aborted) return null; // something newer was asked
     const below = state.base && ` Below is still the run of “${state.base.prompt.slice(0, 40)}”.`;
     complain((error instanceof TypeError
-      ? "The server does not answer: is python main.py play still running?" : sentence(error.message)) + (below || ""));
+      ? "The server does not answer: is the command play still running?" : sentence(error.message)) + (below || ""));
     return null;
   } finally {
     if (asking === mine) { asking = null; $("progress").classList.add("room"); }

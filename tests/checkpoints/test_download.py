@@ -242,6 +242,8 @@ def test_what_cannot_be_downloaded(sources, run, models):
         "401",
     )
     assert not (models / "124M").exists() and not list(models.rglob("x.safetensors"))
+    assert_refused(run("download", "nobody/nothing"), "has no such public model")
+    assert not (models / "nobody").exists() and models.is_dir()
 
 
 @pytest.mark.parametrize("host", ["http://user:secret@127.0.0.1:9", "user:secret@host"])

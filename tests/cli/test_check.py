@@ -46,10 +46,11 @@ def zeros(*names):
     "tensors, said",
     [
         (number(np.nan), "holds NaN or infinity"),
-        (zeros(*TINY.shapes()), "the logits of all tokens are equal"),
-        (zeros("ln_f.weight", "ln_f.bias"), "the logits of all tokens are equal"),
+        (zeros(*TINY.shapes()), "ln_1.weight is all zeros: damaged"),
+        (zeros("ln_f.weight", "wte.weight"), "ln_f.weight is all zeros: damaged"),
+        (zeros("wte.weight"), "the logits of all tokens are equal"),
     ],
-    ids=["NaN", "zeros", "no last norm"],
+    ids=["NaN", "zeros", "no end", "no embedding"],
 )
 def test_weights_that_cannot_be_right_are_refused(check, tmp_path, tensors, said):
     write_checkpoint(tmp_path / "model", TINY, tensors)

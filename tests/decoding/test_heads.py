@@ -23,7 +23,7 @@ from toys import (
 )
 
 import utils
-from checkpoints.files import sha256_of
+from checkpoints.files import LFS, sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import HEADS, begin, load_pair
@@ -135,6 +135,7 @@ DAMAGE = [
     (take_the_other, "tensors"),
     (lambda folder, path: path.write_bytes(path.read_bytes()[:1000]), "safetensors"),
     (lambda folder, path: path.unlink(), "train.train"),
+    (lambda folder, path: path.write_bytes(LFS), "git lfs pull"),
 ]
 
 

@@ -127,7 +127,7 @@ def test_a_mistake_is_shown_at_work(program):
     assert "distance of 0.2281" in shown and 'Text "2": yours' in shown
     # the way there passes through the mistake
     assert "coin of 0.1778: no (0.82), sampled 2 from" in " ".join(shown.split())
-    right, wrong = shown.split("accepted:\n")[1:]
+    right, wrong = shown.split("pass of the target:\n")[1:]
     assert right.splitlines()[0] != wrong.splitlines()[0] and "They differ from token" in wrong
     failing = program("mistakes", "divide-by-temperature-0")
     assert failing.code == 0 and "Wrong: it fails, ValueError" in failing.out
