@@ -168,8 +168,9 @@ def describe(result: dict[str, Any]) -> str:
     """A result of `prove` in words."""
     name, cases, distance = result["name"], result["cases"], result["distance"]
     if result["verdict"] == "undecidable":
-        stuck = [case["name"] for case in cases if case["problem"]]
-        where = f" In {len(stuck)} of {len(cases)} cases, first in: {stuck[0]}." if stuck else ""
+        stuck = [case for case in cases if case["problem"]]
+        named = [case["name"] for case in stuck if case["problem"] == result["reason"]]
+        where = f" In {len(stuck)} of {len(cases)} cases, first in: {named[0]}." if named else ""
         return f"{name}: UNDECIDABLE. {result['reason']}.{where}"
     if result["verdict"] == "exact":
         case = max(cases, key=referee.more_by_block)

@@ -255,7 +255,10 @@ def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     result = call(
         target, draft_model, list(case.prompt), case.n_tokens, case.K, branch=branch, end=case.end
     )
-    return tuple(tokens_of(result, case.n_vocab, branch.stop)), target.passes
+    text = tokens_of(result, case.n_vocab, branch.stop)
+    if len(text) < case.n_tokens and case.end not in text:
+        branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")
+    return tuple(text), target.passes
 
 
 # ---------------------------------------------------------------- the verdict
@@ -424,8 +427,9 @@ def real_runs(
         except KeyboardInterrupt:
             raise
         except BaseException as error:
-            raised = describe_error(error, None)
-            raise Undecidable(f"with real random numbers it raised {raised}") from None
+            told = isinstance(error, Undecidable)
+            problem = str(error) if told else f"it raised {describe_error(error, None)}"
+            raise Undecidable(f"with real random numbers {problem}") from None
         yield run
 
 
@@ -485,8 +489,6 @@ def judge(
         text, n_passes = form(call, case, branch)
         echoes.add(text[: len(case.prompt)] == case.prompt)
         lengths.add(len(text))
-        if form is loop_text and len(text) < case.n_tokens and case.end not in text:
-            branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}")
         return text, n_passes
 
     models = [lambda text, m=m: to_probs(m(text)) for m in (case.target, case.draft_model)]

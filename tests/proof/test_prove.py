@@ -307,6 +307,21 @@ def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
     assert result["distance"] > 1e-4
 
 
+def test_a_text_that_is_too_short_in_real_runs_only():
+    def box(target, draft_model, ids, n_tokens, K):
+        text = []
+        while len(text) < n_tokens and not isinstance(u := random.random(), float):
+            *below, _ = target([*ids, *text])[-1].cumsum()
+            text.append(next((i for i, c in enumerate(below) if u < c), len(below)))
+        return text
+
+    result = prove(box, LOOP_CASES[:2])
+    assert result["verdict"] == "undecidable"
+    assert "with real random numbers it returns 0 tokens, expected" in result["reason"]
+    result["cases"][0]["problem"] = "another"
+    assert "first in" not in command.describe(result)  # none of the cases has this problem
+
+
 @pytest.mark.slow
 def test_an_error_in_rare_branches_is_no_wrong_text():
     def rule(draft, p, q, sample, accept):
