@@ -12,6 +12,11 @@ The same command resumes its run from the last checkpoint in the folder training
 a run its result is written to models/, in place of an older one.
 """
 
+import signal
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load, Ctrl-C just ends the program
+
 import json
 import re
 import sys

@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import re
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_line import ROOT
 from toys import NUMPY, TINY, write_checkpoint, write_pair
 
 import utils
@@ -389,6 +391,16 @@ def test_a_layer_that_is_not_there_is_refused():
     assert train.read_layers("", TINY) == [] and train.read_layers("1,0", TINY) == [1, 0]
     with pytest.raises(ValueError, match="layer 2: expected 0 to 1"):
         train.read_layers("0,2", TINY)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
+def test_ctrl_c_while_modules_load_is_no_traceback():
+    command = [sys.executable, "-X", "importtime", "-m", "train.train", "--help"]
+    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=ROOT) as loading:
+        next(line for line in loading.stderr if "tqdm" in line)  # torch is next
+        loading.send_signal(signal.SIGINT)
+        assert "Traceback" not in loading.communicate()[1]
+    assert loading.returncode == -signal.SIGINT
 
 
 def test_one_line_where_a_package_is_missing():
