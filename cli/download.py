@@ -21,5 +21,5 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
         )
     for size in sizes:
         folder = find_folder(size, models_dir, download=True)
-        n_bytes = sum(path.stat().st_size for path in folder.iterdir())
+        n_bytes = sum(x.stat().st_size for x in folder.iterdir() if x.suffix != ".part")
         print(f"{size}: {folder}, {n_bytes / 1e6:,.1f} MB")
