@@ -144,8 +144,8 @@ def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float
 
 
 def stored_weights(folder: Path, config: Config) -> Read:
-    """The weights in a checkpoint folder, in float32, for build_model. Raises ValueError where the
-    gains of a norm are 0: the file is the beginning of one.
+    """The weights in a checkpoint folder, in float32, for build_model. To read a layer norm's gains
+    raises ValueError if all are 0, as in a file that was not copied to its end.
     """
     tensors = open_weights(folder, config)
 

@@ -31,7 +31,7 @@ Merges = list[tuple[str, ...]]
 
 def load_encoder(folder: Path) -> Encoder:
     """Read the tokenizer of a folder. A text ends at the eos_token_id of generation_config.json,
-    else at that of config.json, else at <|endoftext|>.
+    else at that of config.json, else at <|endoftext|>. Raises ValueError if merges are missing.
     """
     vocabulary, merges, added = read_tokenizer(folder)
     ends = end_ids(folder, len(vocabulary) + len(added))

@@ -53,7 +53,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     train = f"python -m train.train head --kind {name}"
     if not path.is_file():
         raise ValueError(f"no {path}: choose another draft, or train one with {train}")
-    table = safetensors.read_table(first_of(folder, path.name))
+    table = safetensors.read_table(first_of(folder, path.name))  # which refuses a Git LFS pointer
     _, metadata, _ = safetensors.read_header(path)
     if metadata.get("target") != sha256_of(weights_files(folder)):
         raise ValueError(

@@ -208,7 +208,7 @@ def check_cached_14(answer: Callable) -> str:
             ("draft model", draft_model, len(ids) + K - 1),  # it does not read its last draft
         ):
             most = max(first, 0) + n_later
-            if model.n_read > most:  # no error of the answer's own
+            if model.n_read > most:  # a WrongAnswer would count as the answer's error
                 raise Undecidable(f"the {role} reads {model.n_read} tokens, not {most}")
         return text
 

@@ -242,7 +242,9 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Run a loop. Returns (its new tokens, number of passes of the target)."""
+    """Run a loop. Returns (its new tokens, number of passes of the target). Stops the branch if
+    they are fewer than n_tokens without an end.
+    """
     beyond = np.eye(case.n_vocab)[0]  # without chance: a loop may draft more than the text takes
 
     def limited(model: Model) -> Model:
@@ -418,7 +420,7 @@ def real_runs(
     form: Callable, call: Callable, case: Case, n_runs: int
 ) -> Iterator[tuple[Text, int]]:
     """Yield what runs with real random numbers give, as rule_text and loop_text do. Raises
-    Undecidable if one raises an error.
+    Undecidable if one raises an error, or returns what is no text.
     """
     for _ in tqdm(range(n_runs), "real runs", leave=False, disable=None):
         try:
@@ -426,10 +428,11 @@ def real_runs(
                 run = form(call, case, RealBranch())
         except KeyboardInterrupt:
             raise
-        except BaseException as error:
-            told = isinstance(error, Undecidable)
-            problem = str(error) if told else f"it raised {describe_error(error, None)}"
+        except Undecidable as problem:
             raise Undecidable(f"with real random numbers {problem}") from None
+        except BaseException as error:
+            raised = describe_error(error, None)
+            raise Undecidable(f"with real random numbers it raised {raised}") from None
         yield run
 
 

@@ -36,7 +36,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.files import sha256_of
-from checkpoints.folder import open_weights, read_config, weights_files
+from checkpoints.folder import read_config, weights_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from cli.command import require_at_least, run_program
@@ -47,7 +47,7 @@ from decoding.streams import Purpose, stream
 from encoder import END_OF_TEXT
 from gpt2 import Config, Model
 from train.grow import grow as grow_tensors
-from utils import get_backend, load_model
+from utils import get_backend, load_model, stored_weights
 
 try:
     import torch
@@ -102,13 +102,13 @@ def damage_named(path: Path) -> Iterator[None]:
 
 @contextmanager
 def memory_named() -> Iterator[None]:
-    """Raise MemoryError where torch has no memory for a size, or no number as large."""
+    """Raise MemoryError, with what to do, where torch cannot allocate a tensor of some size."""
     try:
         yield
     except (RuntimeError, TypeError) as error:
         if not re.search("allocate memory|out of memory|[Oo]verflow", str(error)):
             raise
-        problem = "less memory here than the model needs; try a smaller one, or shorter steps"
+        problem = "not enough memory for this model; make it smaller, or lower --tokens_per_step"
         raise MemoryError(problem) from error
 
 
@@ -390,14 +390,14 @@ class Medusa(nn.Module):
 
 
 def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
-    """Read the shape and the parameters, in float32, of a model's folder. Raises ValueError if it
-    cannot read whole passages.
+    """Read (shape, {name as stored: parameters in float32}) of a model's folder. Raises ValueError
+    if its context is shorter than the passages of training.
     """
     config = fit_vocabulary(folder, read_config(folder), load_encoder(folder))
     if config.n_ctx < N_CTX:
         raise ValueError(f"{folder}: a context of {config.n_ctx} tokens, expected {N_CTX} or more")
-    tensors = open_weights(folder, config)
-    return config, {name: tensor.read(np.float32) for name, tensor in tensors.items()}
+    read = stored_weights(folder, config)
+    return config, {name: read(name) for name in config.shapes()}
 
 
 def new_model(folder: Path, n_layer: int, n_embd: int, n_head: int, seed: int) -> GPT2:
@@ -632,8 +632,8 @@ def validate(model: nn.Module, loss_of: Loss, texts: Texts, n_batches: int = 8) 
 
 
 def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
-    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens. Other commands, each
-    with its own --help: target, samples, draft, head.
+    """Learn the vocabulary of all models, a byte-level BPE of 2,048 tokens, or as many as the text
+    is enough for. Other commands, each with its own --help: target, samples, draft, head.
 
     CORPUS is the folder of *_train.txt and *_valid.txt.
 
@@ -647,7 +647,7 @@ def tokenizer(corpus: str, *, target_model_size: str = "7M") -> None:
     learned = json.loads(learner.to_str())["model"]
     vocabulary = sorted(learned["vocab"], key=learned["vocab"].get) + [END_OF_TEXT]
     if len(vocabulary) < N_VOCAB:
-        warnings.warn(f"{corpus}: has no more than {len(vocabulary)} tokens, of {N_VOCAB}")
+        warnings.warn(f"{corpus}: is enough for {len(vocabulary)} tokens, not {N_VOCAB}")
     ids = {token: i for i, token in enumerate(vocabulary)}
     merges = ["#version: 0.2", *map(" ".join, learned["merges"]), ""]
     folder = MODELS / target_model_size

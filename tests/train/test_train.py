@@ -29,7 +29,7 @@ import torch  # noqa: E402
 
 from train import train  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:.* has no more than")  # tokens, of a short text
+pytestmark = pytest.mark.filterwarnings("ignore:.* is enough for")  # fewer tokens, as it is short
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
 
@@ -253,7 +253,7 @@ def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
     monkeypatch.setattr(train, "PROMPT_TOKENS", 200)
     few = places | {"steps": 2}
     monkeypatch.setattr(train, "TARGET_SHAPE", (2, 16, 2))
-    with pytest.warns(UserWarning, match="corpus: has no more than 2.. tokens, of 2048"):
+    with pytest.warns(UserWarning, match="corpus: is enough for 2.. tokens, not 2048"):
         train.tokenizer(**places)
     size = tmp_path / "7M"
     encoder = load_encoder(size)
@@ -369,7 +369,7 @@ def test_a_model_too_large_for_memory_is_one_line(tmp_path, width):
     shape = f"--n_embd {width} --n_head 1 --draft_model_size q --target_model_size 17M".split()
     command = [sys.executable, "-m", "train.train", "draft", tmp_path, *shape]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and re.match("error: less memory here than .*\\n$", done.stderr)
+    assert done.returncode == 2 and re.match("error: not enough memory for .*\\n$", done.stderr)
 
 
 def test_models_that_cannot_read_the_passages_are_refused(places, tmp_path):
