@@ -134,12 +134,15 @@ def fetch_rest(url: str, path: Path):
             tag = tag if tag.startswith('"') and len(tag) < LONG_TAG else str(os.getpid())
             part = path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
             part.touch()
-        lacking = reply.raw.length_remaining or 0  # None if the server does not say
+        length = reply.raw.length_remaining
+        size = None if length is None else n_have + length  # of the file, if the server says it
+        whole = reply.headers["Content-Range"].rpartition("/")[2] if resumed else "*"
+        if whole.isdecimal():  # what comes may be less than the rest
+            size = int(whole)
+        lacking = 0 if size is None else size - n_have
         if lacking > shutil.disk_usage(part.parent).free:
             raise ValueError(f"{part}: {lacking / 1e6:,.1f} MB do not fit on the disk; make room")
-        bar = tqdm(
-            desc=path.name, total=n_have + lacking, initial=n_have, leave=False, disable=None
-        )
+        bar = tqdm(desc=path.name, total=size, initial=n_have, leave=False, disable=None)
         # another process may write the same bytes to the same places
         with part.open("r+b") as file, bar:
             file.seek(n_have)
@@ -151,8 +154,10 @@ def fetch_rest(url: str, path: Path):
     # Hugging Face states the checksum of a large file where it redirects
     tags = [answer.headers.get("X-Linked-Etag", "").strip('"') for answer in reply.history]
     stated = [tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)]
-    is_short = lacking and part.stat().st_size != n_have + lacking
-    if is_short or (stated and sha256_of([part]) != stated[0]):
+    n_come = part.stat().st_size
+    if size is not None and n_come < size:
+        raise Retry("the server sent a piece of it")
+    if size not in (None, n_come) or (stated and sha256_of([part]) != stated[0]):
         part.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part, path)

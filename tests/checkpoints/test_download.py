@@ -69,6 +69,7 @@ OVERCOME = {
         [1, 2],
     ),
     "another part comes": ([{"cut": 4000}, {"shifted": 7}], [0, 3999, 0], [1, 2]),
+    "a piece of the rest": ([{"cut": 4000}, {"piece": 1000}], [0, 3999, 4998], [1, 2]),
     # without a tag that stands for the very same bytes, only beginning again is safe
     "no tag": ([{"cut": 4000, "tag": None, "content": OTHER}], [0, 3999], [1]),
     "a weak tag": ([{"cut": 4000, "tag": 'W/"x"'}, {"tag": 'W/"x"'}], [0, 3999], [1]),
@@ -163,6 +164,7 @@ def test_no_wrong_byte_is_ever_taken_as_whole(server, get, seed):
             {"ignores_range": True, "cut": cut},
             {"content": OTHER, "cut": cut},
             {"ignores_if_range": True, "shifted": int(rng.integers(1, 50))},
+            {"piece": int(rng.integers(1, 4000))},
             sha256_of(CONTENT) | {"ignores_if_range": True},
         ]
         return faults[rng.integers(len(faults))]

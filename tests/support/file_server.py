@@ -42,8 +42,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             status, n_bytes = 416, len(body)
             if first < n_bytes:
                 first += fault.get("shifted", 0)
-                status, body = 206, body[first:]
-                headers["Content-Range"] = f"bytes {first}-{n_bytes - 1}/{n_bytes}"
+                status, body = 206, body[first:][: fault.get("piece")]
+                headers["Content-Range"] = f"bytes {first}-{first + len(body) - 1}/{n_bytes}"
         headers["Content-Length"] = str(max(0, len(body) + fault.get("length", 0)))
         # said, so that a redirected client does not come back on it
         headers["Connection"] = "close"
