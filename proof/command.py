@@ -40,7 +40,7 @@ def prove(program: str, *, json: bool = False) -> None:
     Flags:
         json: print one JSON object and nothing else; a list of them for a known program
     """
-    with silence(), redirect_stderr(sys.stderr):  # which the program may replace meanwhile
+    with silence(), own_stderr():
         if re.search(r"\.py(:\w+)?$", program):
             results = [referee.prove(*find(program))]
         elif (adapter := ADAPTERS / f"judge_{program}.py").exists():
@@ -77,12 +77,19 @@ def silence() -> Iterator[None]:
         os.close(kept)
 
 
+@contextmanager
+def own_stderr() -> Iterator[None]:
+    """Give what runs inside a stderr that it may close, or replace."""
+    with open(os.dup(2), "w", errors="backslashreplace") as own, redirect_stderr(own):
+        yield
+
+
 def load(path: Path) -> ModuleType:
     """Import a file. The random numbers that it imports can be followed."""
     text = path.read_bytes()  # raises OSError if there is no such file
     if re.search(rb"(?m)^\s*(import|from) torch\b", text):
         with suppress(ImportError):  # the file says so
-            import torch  # noqa: F401  # before its functions are replaced
+            import proof.noise_torch  # noqa: F401  # before torch's functions are replaced
     forget_namesakes(path.parent.resolve())
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
@@ -91,7 +98,7 @@ def load(path: Path) -> ModuleType:
     sys.modules.setdefault(path.stem, module)
     words, sys.argv = sys.argv, [str(path)]  # as if Python ran the file
     try:
-        with followed():
+        with followed(), own_stderr():
             spec.loader.exec_module(module)
     except KeyboardInterrupt:
         raise

@@ -543,3 +543,26 @@ def test_a_file_that_raises_is_one_line(tmp_path):
     (tmp_path / "bad.py").write_text(silent)
     code, _, err = run(tmp_path / "bad.py")
     assert code == 2 and "line 3" in err and err.count("\n") == 1
+
+
+def test_a_file_that_closes_stderr_is_judged(tmp_path):
+    right = (HERE / "right_samplers.py").read_text()
+    (tmp_path / "mine.py").write_text(f"{right}\nimport sys\nsys.stderr.close()\n")
+    code, out, err = run(f"{tmp_path / 'mine.py'}:legacy_numpy")
+    assert (code, err) == (0, "") and "EXACT" in out
+
+
+def test_a_namesake_beside_a_file_with_torch_is_left_alone(tmp_path):
+    pytest.importorskip("torch")
+    (tmp_path / "proof.py").write_text("")
+    (tmp_path / "mine.py").write_text(
+        "import torch\n"
+        "def speculative(target, draft_model, ids, n_tokens, K):\n"
+        "    text = list(ids)\n"
+        "    for _ in range(n_tokens):\n"
+        "        p = torch.tensor(target(text)[-1])\n"
+        "        text.append(int(torch.multinomial(p, 1)))\n"
+        "    return text[len(ids):]\n"
+    )
+    code, out, err = run(tmp_path / "mine.py")
+    assert (code, err) == (0, "") and "EXACT" in out
