@@ -151,8 +151,9 @@ def fetch_rest(url: str, path: Path):
                 file.write(chunk)
                 file.flush()  # what has come stays, should the program be killed
                 bar.update(len(chunk))
-    # Hugging Face states the checksum of a large file where it redirects
-    tags = [answer.headers.get("X-Linked-Etag", "").strip('"') for answer in reply.history]
+    # Hugging Face states the checksum of a large file, mostly where it redirects
+    answers = (*reply.history, reply)
+    tags = [answer.headers.get("X-Linked-Etag", "").strip('"') for answer in answers]
     stated = [tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)]
     n_come = part.stat().st_size
     if size is not None and n_come < size:

@@ -81,6 +81,11 @@ OVERCOME = {
     "a part unasked": ([{"status": 206, "headers": {"Content-Range": "bytes 5-8/9"}}], [0, 0], [1]),
     "a length too small": ([sha256_of(CONTENT), {"length": -9}], [0, 0, 0], [1]),
     "another sha256": ([sha256_of(OTHER)], [0, 0, 0], [1]),
+    "another sha256, without a redirection": (
+        [{"headers": sha256_of(OTHER)["headers"] | {"Location": None}}],
+        [0, 0],
+        [1],
+    ),
     "the right sha256": ([sha256_of(CONTENT)], [0, 0], []),
     "chunks": ([CHUNKED], [0], []),
     "a half of no length": ([{"headers": {"Content-Length": None}, "cut": 3000}], [0, 0], [1]),
