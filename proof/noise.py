@@ -494,7 +494,8 @@ def factory(real: Any, followed: dict) -> type:
         if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
             return args[0]
         if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
-            branch().stop("it seeds its random numbers while it runs: make the generator before")
+            problem = "it makes a generator from a seed, or from another, while it runs"
+            branch().stop(f"{problem}: make it before")
         return Source(real(*args, **kwargs), followed)
 
     bases = (real,) if isinstance(real, type) else ()

@@ -729,11 +729,12 @@ def draft(
         n_head: its heads of attention
         written: half of the text is what the target wrote (the command samples)
         steps: how many steps
-        tokens_per_step: how many tokens each of them reads
+        tokens_per_step: how many tokens each of them reads, at most: passages are whole
         learning_rate: the highest of the run
         seed: of weights and batches
     """
-    require_at_least(1, n_layer=n_layer, n_embd=n_embd, n_head=n_head)
+    require_at_least(1, n_layer=n_layer, n_head=n_head)
+    require_at_least(2, n_embd=n_embd)  # one column makes no matrix
     require_at_least(N_CTX, tokens_per_step=tokens_per_step)
     if draft_model_size == target_model_size:
         raise ValueError(f"--draft_model_size {draft_model_size}: is the target; give another name")

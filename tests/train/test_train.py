@@ -347,6 +347,7 @@ def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypat
     [
         (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
         (train.draft, {"n_embd": 9, "target_model_size": "17M"}, "--n_embd 9: expected a multiple"),
+        (train.draft, {"n_embd": 1, "n_head": 1}, "--n_embd 1: expected 2 or more"),
         (train.draft, {"seed": -1, "target_model_size": "17M"}, "seed -1: expected 0 or more"),
         (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 24 or more"),
         (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
