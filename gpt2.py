@@ -218,8 +218,8 @@ class Model:
 
         Reads only what the cache lacks, and always the last n_last ids: what
         the cache holds of other ids, such as rejected drafts, is forgotten first. Raises ValueError
-        if there are more than n_ctx ids or fewer than n_last, or if a new id is not that of a
-        token. With n_last 0 it only fills the cache.
+        if there are more ids than the cache or the context has room for, or fewer than n_last, or
+        if a new id is not that of a token. With n_last 0 it only fills the cache.
         """
         new = self.roll_back(ids, cache, n_last)
         # a long prompt in parts, none of which scores the keys after it
@@ -232,13 +232,13 @@ class Model:
 
     def roll_back(self, ids, cache, n_last):
         """Forget what the cache holds of the last n_last ids, and of ids that are not these. Return
-        the list of the ids that it then lacks. Raises ValueError if there are more than n_ctx ids,
-        or fewer than n_last.
+        the list of the ids that it then lacks. Raises ValueError if there are more ids than
+        there is room for, or fewer than n_last.
         """
-        ids, n_ctx = list(ids), self.config.n_ctx
-        if not 0 <= n_last <= len(ids) <= n_ctx:
+        ids, room = list(ids), min(self.config.n_ctx, cache.hidden.shape[0] - 1)
+        if not 0 <= n_last <= len(ids) <= room:
             job = f"{len(ids)} tokens for {n_last} rows of logits"
-            raise ValueError(f"cannot read {job} with a context of {n_ctx}")
+            raise ValueError(f"cannot read {job} with room for {room} tokens")
         n_kept = min(len(cache.ids), len(ids) - n_last)
         while cache.ids[:n_kept] != ids[:n_kept]:  # mostly equal at once: they differ at the end
             n_kept -= 1

@@ -85,13 +85,14 @@ def to_markdown(rows: list[dict]) -> str:
     settings, machine = rows[0]["settings"], rows[0]["machine"]
     counts = sorted({row["prompts"] for row in rows})
     n_prompts = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+    n_prompts += f" prompt{'s' * (counts[-1] > 1)}"
     parts = [
         label(settings),
         f"All rows: {', '.join(f'{HEADINGS[name]} {texts[name][0]}' for name in common)}.",
         markdown_table([HEADINGS[name] for name in columns], lines),
         "\n".join(remarks(rows)),
         LEGEND,
-        f"{n_prompts} prompts, {settings['n_tokens_to_generate']} tokens each, medians of "
+        f"{n_prompts}, {settings['n_tokens_to_generate']} tokens each, medians of "
         f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
         f"{settings['backend']}, {machine['date']}.",
     ]

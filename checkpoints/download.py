@@ -117,7 +117,7 @@ def fetch_rest(url: str, path: Path):
     try:
         reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except ValueError as error:  # with any wording, and the password in it
-        reason = f"{type(error).__name__} at HF_ENDPOINT"
+        reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
         raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
     with reply:
         begins = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
@@ -131,8 +131,9 @@ def fetch_rest(url: str, path: Path):
             n_have = 0
             # only a tag in quotes stands for the very same bytes; else every attempt begins anew
             tag = reply.headers.get("ETag", "")
-            tag = tag if tag.startswith('"') and len(tag) < LONG_TAG else str(os.getpid())
-            part = path.with_name(f"{path.name}.{quote(tag, safe='')}.part")
+            quoted = quote(tag, safe="")
+            quoted = quoted if tag[:1] == '"' and len(quoted) < LONG_TAG else str(os.getpid())
+            part = path.with_name(f"{path.name}.{quoted}.part")
             part.touch()
         length = reply.raw.length_remaining
         size = None if length is None else n_have + length  # of the file, if the server says it

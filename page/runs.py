@@ -57,7 +57,7 @@ def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
         raise ValueError("the body: expected an object")
     prompt = request.get("prompt")
     if not isinstance(prompt, str) or len(prompt) > MAX_PROMPT:
-        raise ValueError(f"prompt: expected at most {MAX_PROMPT} characters")
+        raise ValueError(f"prompt: expected a text of at most {MAX_PROMPT} characters")
     numbers = {name: read_number(name, request.get(name)) for name in FIELDS}
     return settings | {"prompt": prompt} | numbers
 

@@ -79,9 +79,14 @@ def silence() -> Iterator[None]:
 
 @contextmanager
 def own_stderr() -> Iterator[None]:
-    """Give what runs inside a stderr that it may close, or replace."""
-    with open(os.dup(2), "w", errors="backslashreplace") as own, redirect_stderr(own):
-        yield
+    """Give what runs inside a stderr that it may close, replace or take apart."""
+    own = open(os.dup(2), "w", errors="backslashreplace")
+    try:
+        with redirect_stderr(own):
+            yield
+    finally:
+        with suppress(OSError, ValueError):
+            own.close()
 
 
 def load(path: Path) -> ModuleType:

@@ -214,7 +214,7 @@ def test_what_cannot_be_read_is_refused(n_ids, n_last):
     model = tiny_model()
     cache = model.new_cache()
     model.read([5, 6], cache)
-    with pytest.raises(ValueError, match=rf"{n_ids} tokens for {n_last} rows .* context of 24"):
+    with pytest.raises(ValueError, match=rf"{n_ids} tokens for {n_last} rows .* room for 24"):
         model.read([3] * n_ids, cache, n_last)
     assert cache.ids == [5, 6]  # and nothing was touched
 
@@ -229,6 +229,17 @@ def test_an_id_that_is_no_token_is_refused(wrong):
         with pytest.raises(ValueError, match=str(wrong)):
             model.read(ids, cache)
     assert_same(model.read([1, 2, 3], cache), without_cache(model, [1, 2, 3], 1))
+
+
+def test_an_id_for_which_the_cache_has_no_room_is_refused():
+    """One id too many would else be broadcast into nothing, and give no row of logits."""
+    model = tiny_model()
+    cache = model.new_cache(5)
+    row = model.read([1, 2, 3, 4, 5], cache)
+    for ids in ([1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 6, 7]):
+        with pytest.raises(ValueError, match="room for 5 tokens"):
+            model.read(ids, cache)
+    assert_same(model.read([1, 2, 3, 4, 5], cache), row)
 
 
 # ---------------------------------------------------------------- strict arrays, one dtype

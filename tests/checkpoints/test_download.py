@@ -78,6 +78,7 @@ OVERCOME = {
         [0, 3999],
         [1],
     ),
+    "a tag too long once quoted": ([{"cut": 4000, "tag": f'"{90 * "/"}"'}], [0, 3999], [1]),
     "a part unasked": ([{"status": 206, "headers": {"Content-Range": "bytes 5-8/9"}}], [0, 0], [1]),
     "a length too small": ([sha256_of(CONTENT), {"length": -9}], [0, 0, 0], [1]),
     "another sha256": ([sha256_of(OTHER)], [0, 0, 0], [1]),

@@ -104,7 +104,7 @@ def test_a_request_changes_no_setting_but_those_of_the_form():
 @pytest.mark.parametrize("flag, said", [
     ("--K=13", "K 13: expected a number from 1 to 12"),
     ("--temperature=11", "temperature 11.0: expected a number from 0 to 10"),
-    (f"--prompt={'x' * 4001}", "prompt: expected at most 4000 characters"),
+    (f"--prompt={'x' * 4001}", "prompt: expected a text of at most 4000 characters"),
 ])  # fmt: skip
 def test_what_the_page_would_refuse_is_refused_at_once(program, pair, monkeypatch, flag, said):
     def serve(*arguments):
