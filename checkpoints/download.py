@@ -120,8 +120,10 @@ def fetch_rest(url: str, path: Path):
         reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
         raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
     with reply:
-        begins = reply.headers.get("Content-Range", "").startswith(f"bytes {n_have}-")
-        resumed = part is not None and begins and reply.headers.get("ETag") == tag
+        # what comes may be less than the rest; the size of the whole file stands at the end
+        content_range = reply.headers.get("Content-Range", "")
+        rest = re.fullmatch(rf"bytes {n_have}-[0-9]+/([0-9]{{1,18}})", content_range)
+        resumed = part is not None and rest is not None and reply.headers.get("ETag") == tag
         if part and not resumed and reply.status_code in (206, 416):  # of another file
             part.unlink(missing_ok=True)
         require_file(reply, resumed)  # of an error, or a login, the part stays
@@ -135,11 +137,7 @@ def fetch_rest(url: str, path: Path):
             quoted = quoted if tag[:1] == '"' and len(quoted) < LONG_TAG else str(os.getpid())
             part = path.with_name(f"{path.name}.{quoted}.part")
             part.touch()
-        length = reply.raw.length_remaining
-        size = None if length is None else n_have + length  # of the file, if the server says it
-        whole = reply.headers["Content-Range"].rpartition("/")[2] if resumed else "*"
-        if whole.isdecimal():  # what comes may be less than the rest
-            size = int(whole)
+        size = int(rest[1]) if resumed and rest else reply.raw.length_remaining  # None if not said
         lacking = 0 if size is None else size - n_have
         if lacking > shutil.disk_usage(part.parent).free:
             raise ValueError(f"{part}: {lacking / 1e6:,.1f} MB do not fit on the disk; make room")

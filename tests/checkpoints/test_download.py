@@ -70,6 +70,11 @@ OVERCOME = {
     ),
     "another part comes": ([{"cut": 4000}, {"shifted": 7}], [0, 3999, 0], [1, 2]),
     "a piece of the rest": ([{"cut": 4000}, {"piece": 1000}], [0, 3999, 4998], [1, 2]),
+    "a piece, who knows of what": (
+        [{"cut": 4000}, {"piece": 1000, "headers": {"Content-Range": "bytes 3999-4998/*"}}],
+        [0, 3999, 0],
+        [1, 2],
+    ),
     # without a tag that stands for the very same bytes, only beginning again is safe
     "no tag": ([{"cut": 4000, "tag": None, "content": OTHER}], [0, 3999], [1]),
     "a weak tag": ([{"cut": 4000, "tag": 'W/"x"'}, {"tag": 'W/"x"'}], [0, 3999], [1]),
