@@ -62,6 +62,8 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
             pairs = vocabulary["model"]["merges"]
             merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
             vocabulary = vocabulary["model"]["vocab"]
+            if not isinstance(vocabulary, dict):
+                raise ValueError(f"its vocabulary is {str(vocabulary)[:50]}")
     return vocabulary, merges, read_added_tokens(folder, vocabulary)
 
 

@@ -32,8 +32,9 @@ def prove(program: str, *, json: bool = False) -> None:
     returns (how many are accepted, the next token), or a list of the round's tokens. A loop is a
     function (target, draft_model, ids, n_tokens, K) that returns the n_tokens new tokens; a model
     is called with ids, or with new ids and a cache that has a list `ids`, and returns a row for
-    each of them. Both may have parameters sample, accept, rng and end. Without these they may draw
-    from numpy.random, random and torch.
+    each of them. Both may have parameters sample, accept, rng and end, a token that ends the text:
+    nothing may follow it. Without sample, accept and rng they may draw from numpy.random, random
+    and torch.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 2 for bad input.
 

@@ -524,6 +524,10 @@ REFUSED = {  # {kind: (change, what is said)}
     "an empty tokenizer.json": (
         both(tokenizer(), write("tokenizer.json", {})), "tokenizer.json: is damaged"
     ),
+    "no vocabulary": (
+        tokenizer(model={"type": "BPE", "vocab": None, "merges": []}),
+        "tokenizer.json: its vocabulary is None",
+    ),
     "a list of added tokens": (
         settings(added_tokens_decoder=["[PAD]"]), "tokenizer_config.json: is damaged"
     ),
