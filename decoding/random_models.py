@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from checkpoints.folder import read_config
+from checkpoints.folder import CONFIGS, read_config
 from checkpoints.registry import SIZES
 from checkpoints.search import locate
 from checkpoints.tokenizer import load_encoder
@@ -28,10 +28,13 @@ def random_models(
 def config_of(name: str, models_dir: str) -> Config:
     """The Config of a size or of a folder. Raises ValueError for any other name."""
     folder = locate(name, models_dir)
-    if folder is None and name not in SIZES:
+    has_config = folder and any((folder / file).is_file() for file in CONFIGS)
+    if name in SIZES and not has_config:  # a folder may be what a download left
+        return SIZES[name]
+    if folder is None:
         expected = f"{', '.join(SIZES)}, or a folder with a config.json"
         raise ValueError(f"no shape {name!r} for random weights: expected {expected}")
-    return read_config(folder) if folder else SIZES[name]
+    return read_config(folder)
 
 
 class AnyTokens:

@@ -9,7 +9,7 @@ from toys import NUMPY, refusal, write_checkpoint
 
 import utils
 from checkpoints.registry import SIZES
-from decoding.random_models import random_models
+from decoding.random_models import config_of, random_models
 from gpt2 import Config
 
 # ---------------------------------------------------------------- memory
@@ -79,6 +79,11 @@ def test_random_weights_need_no_models_where_the_models_are_kept(tmp_path):
     (model,), encoder = random_models([str(folder)], str(tmp_path), NUMPY)
     ids = encoder.encode("Once upon a time")
     assert ids and max(ids) < model.config.n_vocab
+
+
+def test_a_size_has_its_shape_beside_what_a_download_left(tmp_path):
+    (tmp_path / "124M").mkdir()
+    assert config_of("124M", str(tmp_path)) == SIZES["124M"]
 
 
 def test_a_single_name_in_place_of_a_list_of_sizes():

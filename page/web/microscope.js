@@ -58,7 +58,7 @@ const ruleOf = run => run.settings.coupled ? "coupled" : run.settings.verificati
 
 function explain({kind, round, i, p, q, ratio, u, P}) {
   const odds = {
-    token: p < q ? `The small model says it in ${percent(q)} of all cases, the large one only in ${percent(p)}: it stays in `
+    token: kind === "rejected" || ratio < .9995 ? `The small model says it in ${percent(q)} of all cases, the large one only in ${percent(p)}: it stays in `
         + `${percent(ratio)} of them, as ${percent(ratio)} of ${percent(q)} are ${percent(p)}. The dice, from 0 to 100\u00a0%, said ${percent(u)}. `
       : `The large model says it at least as often (${percent(p)}) as the small one (${percent(q)}): `
         + "it stays, whatever the dice say. ",
@@ -97,7 +97,7 @@ function rowsAt(round, i) {
 
 // The rule, with the numbers of the word that is cut off most and of the one that lacks most.
 function showRule(rows, isToken) {
-  const most = size => isToken && rows.filter(row => row.id !== null && size(row) > 0).sort((a, b) => size(b) - size(a))[0];
+  const most = size => isToken && rows.filter(row => row.id !== null && size(row) > .0005).sort((a, b) => size(b) - size(a))[0];
   const kept = most(({over}) => over), cut = most(({q, both}) => q - both), number = x => (100 * x).toFixed(1);
   const says = row => row && make("b", `${quoted(row.id)}: small model ${percent(row.q)}, large model ${percent(row.p)}. `);
   put("rule",
@@ -153,7 +153,8 @@ function showDistributions({round, i, id, kind}) {
     drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
       + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement. "
       + (rows.at(-1).id === null && Math.min(rows.at(-1).over, rows.at(-1).q - rows.at(-1).both) > .0005 ? "Of all others, the small model says some too often, some too rarely." : "")),
-    drafted && rule === "coupled" && make("p.soft", "This is how the token rule decides; here the noise does."),
+    drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
+      : `guesses are judged together${P ? ": P is the chance that those before this one stay" : ""}.`)),
     drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
 }
 
@@ -295,4 +296,5 @@ function showMicroscope(run) {
   items = itemsOf(run);
   showText(run);
   select(tellingItem(items) || items[0]);
+  if (run.settings.coupled) put("odds", "Words drawn by chance, here under the same noise: the same text, too.");
 }

@@ -198,7 +198,7 @@ function play() {
 const one = {step: 0, frame: null, timer: null, wait: 10000, bars: []};
 
 const STEP_SECONDS = [2, 3]; // that the guesses and their pass take on the page
-const stayIn = ratio => Math.min(99, Math.round(100 * ratio)); // of 100
+const stayIn = ratio => Number((100 * ratio).toFixed(ratio > .99 ? 1 : 0)); // of 100
 
 // The round that is told: that of the telling rejection, else the first with guesses.
 function toldRound(run) {
@@ -221,7 +221,7 @@ function showPane(step) {
 function answerOf(run, round, i, step, behind) {
   const isGuess = i < round.draft.length, kind = kindOf(round, i), isDone = step >= 2;
   if (step < 1) return "";
-  if (i > round.accepted) return ["→ ", make(isDone ? "s" : "span", "…"), make("small.soft", isDone ? " discarded" : " it answers here, too")];
+  if (i > round.accepted || isGuess && kind === "unexamined") return ["→ ", make(isDone ? "s" : "span", "…"), make("small.soft", isDone ? " discarded" : " it answers here, too")];
   const isChance = isOtherText(run), isOwn = isDone ? i === round.accepted && (!isChance || step > 2) : !isChance;
   const own = isOwn && i < round.tokens.length
     && ["→ ", !isDone && make("small.soft", `after “${bare(behind)}” it says `), make("span.mark." + (isDone ? round.sources[i] : "answer"), bare(words[round.tokens[i]]))];
@@ -263,13 +263,13 @@ function stepWords(run, round, step, drafting, checking) {
     + `${round.tokens.length} alone: ${round.tokens.length}\u00a0/\u00a0${length.toFixed(2)} = ${times(round.tokens.length / length)} as fast in this round.`;
   return [
     ["What happens next?", `The small model quickly guesses ${plural(n, "word")}: the grey blocks. `
-      + (small ? `It is ${small < large ? `${rounded(large / small, 2)} times` : "not"} smaller (${rounded(small, 2)} of ${rounded(large, 2)} million weights): a guess costs ${Math.round(100 * drafting / n)}\u00a0% of a pass. ` : "")
+      + (small ? `It is ${small < large ? `${rounded(large / small, 2)} times` : "not"} smaller (${rounded(small, 2)} against ${rounded(large, 2)} million weights): a guess costs ${Math.round(100 * drafting / n)}\u00a0% of a pass. ` : "")
       + "Will the large model write them, too?"],
-    [`One pass checks all ${n}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
+    [`One pass checks ${n === 1 ? "it" : `all ${n}`}`, `${n + 1} words go through it at once: the last of the text, and ${plural(n, "guess")}. After each, the large model says `
       + (isChance ? `how likely it finds the next guess; ${round.support ? "a die decides how many of them stay" : "where it finds it less likely than the small model, a die decides whether it stays"}.`
         : "which word comes next: a guess stays if it is the same.") + " After the first one that does not stay, nothing counts."],
-    all ? [a < n ? `${stay}: there the text ends` : "All of them stay", "Nothing is rejected in this round."]
-      : [`${stay}, the next is rejected`, `${why}${a + 1 < n ? " What stands behind it was read after a rejected word: it is discarded." : ""}`],
+    all ? [a < n ? `${stay}: there the text ends` : n === 1 ? "It stays" : "All of them stay", "Nothing is rejected in this round."]
+      : [`${stay}, the ${a ? "next" : "first"} is rejected`, `${why}${a + 1 < n ? " What stands behind it was read after a rejected word: it is discarded." : ""}`],
     [`One pass, ${plural(round.tokens.length, "word")}`, !own ? "The text ends here."
       : `${all ? `Behind the last guess, the same pass says its own next word, for free: ${own}.`
         : isChance ? `In its place comes ${own}, from the same pass: drawn from what the small model says too seldom.`
@@ -278,12 +278,13 @@ function stepWords(run, round, step, drafting, checking) {
 }
 
 // The round on a line of time: the guesses and their pass; below, passes of the large model alone.
-function drawRound(run, round) {
+// left: how many words the large model alone still writes.
+function drawRound(run, round, left) {
   const turns = turnsOf(run), n = round.draft.length, drafting = n * medianOf(turns, "c");
   const length = drafting + 1 + n * medianOf(turns, "extra"), gains = [make("b.gain"), make("b.gain")];
   const whole = Math.ceil(length); // the last pass alone is under way at the end
   one.bars = [weightsBar(["all weights, once", make("small", `, for ${n + 1} words`)], (length - drafting) / whole, n + 1),
-    ...range(whole).map(i => weightsBar([i ? "all weights again" : "all weights", make("small", ", for one word")], 1 / whole))];
+    ...range(Math.min(whole, left)).map(i => weightsBar([i ? "all weights again" : "all weights", make("small", ", for one word")], 1 / whole))];
   const [bar, ...alone] = one.bars.map(({element}) => element), answers = make("span.answers");
   const guesses = round.draft.map(() => make("i.of-draft", {style: width(drafting / n / whole)}));
   put("round-train", trainOf("together", [make("b", "With guesses: "), swatch("of-draft"), "the small model guesses, then ", swatch("of-target"),
@@ -297,11 +298,11 @@ function showStep(step, isFirst) {
   if (!round || !round.draft.length) return play(); // nothing was guessed in the whole text
   pause();
   showPane(step);
-  const n = round.draft.length, {drafting, length, gains, answers, guesses} = drawRound(run, round);
+  const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens), left = Math.max(1, run.alone.tokens.length - before.length);
+  const n = round.draft.length, {drafting, length, gains, answers, guesses} = drawRound(run, round, left);
   const [heading, text] = stepWords(run, round, step, drafting, length - drafting);
   put("question", heading);
   put("says", text, isOtherText(run) && step === 3 && make("a", {href: "#decision"}, "See what is lacking."));
-  const before = run.rounds.slice(0, r).flatMap(({tokens}) => tokens);
   const last = before.length ? words[before.at(-1)] : lastWord(run.prompt);
   cancelAnimationFrame(one.frame);
   const begin = performance.now();
@@ -318,7 +319,7 @@ function showStep(step, isFirst) {
       : [{text: i < 2 ? last : words[round.tokens[i - 2]] ?? "…", kind: "last"}],
     !i ? progress : clamp(time - i + 1, 0, 1)));
     gains[0].textContent = step > 2 ? "+" + plural(round.tokens.length, "word") : "";
-    gains[1].textContent = time < 1 ? "" : "+" + plural(Math.floor(time), "word");
+    gains[1].textContent = time < 1 ? "" : "+" + plural(Math.min(Math.floor(time), left), "word");
     if (part < 1) one.frame = requestAnimationFrame(tick);
   };
   tick(begin);

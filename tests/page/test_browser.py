@@ -156,6 +156,36 @@ def test_a_text_that_ends_among_the_guesses(saved):
     assert said == "2 guesses stay: there the text ends"
 
 
+def test_a_text_that_ends_in_its_first_round_gets_no_more_words_alone_and_no_cross(saved, written):
+    itself = {"draft_model_size": "17M", "K": 8}
+    _, data = written(**itself)
+    page = saved(**itself, stop="".join(data["alone"]["shown"][1:4]))
+    page.locator("#guide button").nth(2).click()
+    n = page.evaluate("state.base.alone.tokens.length")
+    assert page.evaluate("state.base.rounds.length") == 1 and n < 8
+    assert f"+{n} words" in text_of(page, "#round-train") and "✗" not in text_of(page, ".answers")
+    assert page.locator("#round-train .alone .weights").count() <= n
+
+
+def test_what_is_true_of_the_token_rule_only_is_not_said_of_the_others(saved):
+    block = saved(temperature=1.0, verification="block")
+    assert "token rule decides; here guesses are judged together" in text_of(block, "#more")
+    coupled = saved(temperature=1.0, coupled=True)
+    assert "under the same noise: the same text" in text_of(coupled, "#odds")
+    assert "token rule decides; here the noise does" in text_of(coupled, "#more")
+
+
+def test_probabilities_that_round_alike_are_said_to_be_alike(saved):
+    page = saved(temperature=1.0, draft_model_size="17M")
+    said = page.evaluate("""items.map(item => { select(item);
+        return $("because").textContent + $("rule").textContent; })""")
+    assert any("whatever the dice say" in one for one in said)
+    assert not any("only in" in one or "times in 100" in one for one in said)
+    assert page.evaluate("[0, 4e-7, 3e-4, .01, .997, 1].map(percent)") == [
+        f"{x}\u00a0%" for x in ("0", "under 0.001", "0.030", "1.0", "99.7", "100")
+    ]
+
+
 def test_where_all_guesses_are_right_the_same_pass_gives_one_more(saved):
     said = saved().evaluate("""(tokens => stepWords(state.base, {draft: tokens.slice(0, 1), tokens,
         accepted: 1, examined: 1, p: [1], q: [1]}, 3, .25, 1)[1])(
@@ -495,6 +525,7 @@ def test_the_expected_speedup_is_that_of_the_theory(saved):
     for K in (1, 4, 8):
         found = page.evaluate(f"knobs.K = {K}, showMoved(), standing(state.base).by[{K - 1}]")
         assert found == approx(speedup(a, K, c, 1 + K * extra))
+        assert page.locator("#knob-v").get_attribute("aria-valuetext") == f"{1 + K * extra:.2f}"
     page.locator("#knob-a").press("Home")
     assert "large model alone is faster" in text_of(page, "#verdict")
     assert page.locator("table.map td.here").count() == 1
