@@ -70,7 +70,7 @@ function showPays(run) {
   const now = standing(run);
   put("knobs",
     knob("a", "how often a guess is right", now.a, 0, 1, .01, percent),
-    knob("c", "time of a guess, in passes of the large model", now.c, 0, 1, .005, x => x.toFixed(3)),
+    knob("c", "time of a guess, in passes of the large model", now.c, 0, Math.max(1, now.c), .005, x => x.toFixed(3)),
     knob("v", "time of a pass with guesses, in passes with none", 1 + now.K * now.extra, 1, 4, .01, x => x.toFixed(2)),
     knob("K", "guesses in a round", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => { showPays(state.base); $("as-measured").focus(); }));

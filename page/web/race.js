@@ -110,7 +110,7 @@ function showHeadline(run) {
   make("b", `fetched once and used ${n} times`), `: a pass over ${n} words takes `,
   make("b", isMeasured ? times(1 + (n - 1) * extra) : "…"), ` as long as over one, not ${n}\u00a0×.`);
   if (n === 1) put("why", "Nothing was guessed in this text: the large model wrote it alone.");
-  put("same", `${isOtherText(run) ? "Same odds for every word" : isSameText(run) ? "Same text" : "Same text, up to rounding"}, ${isSlower ? "later" : "sooner"}.`);
+  put("same", `${isOtherText(run) ? "Same odds for every word" : isSameText(run) ? "Same text" : "Same text, up to rounding"}${n === 1 ? "" : isSlower ? ", later" : ", sooner"}.`);
   put("compare", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}). `, isOtherText(run) ? isSameText(run) ? "Drawn by chance, and yet the same words." : "Different dice, so different words, with the same odds."
     : !isSameText(run) ? "The texts part where two words are almost equally likely: a pass over several tokens rounds differently."
     : "Both write the same text, word for word" + (run.settings.coupled ? ": every word is chosen under the same noise." : "."));

@@ -379,6 +379,7 @@ def test_the_headline_says_what_was_measured_and_no_more(saved):
     assert "all 120 million weights" in text_of(page, "#why")
     page.evaluate("state.base.rounds.forEach(round => round.draft = []); showRace(state.base)")
     assert text_of(page, "#why").startswith("Nothing was guessed")
+    assert text_of(page, "#same").endswith("word.")
 
 
 def test_more_guesses_than_the_map_has_are_as_measured(saved):
