@@ -72,7 +72,8 @@ def replay(
     else:
         lines = [[number(row[column]) for column in COLUMNS] for row in rows]
         print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], lines))
-        print(f"\n{len(texts)} text{'s' * (len(texts) > 1)}, {rows[0]['tokens']} tokens")
+        n_texts, n_tokens = len(texts), rows[0]["tokens"]
+        print(f"\n{n_texts} text{'s' * (n_texts > 1)}, {n_tokens} token{'s' * (n_tokens > 1)}")
 
 
 def read_texts(path: str, encoder: Encoder, n_ctx: int) -> list[tuple[list[int], list[int], bool]]:

@@ -140,7 +140,7 @@ def fetch_rest(url: str, path: Path):
         size = int(rest[1]) if resumed and rest else reply.raw.length_remaining  # None if not said
         lacking = 0 if size is None else size - n_have
         if lacking > shutil.disk_usage(part.parent).free:
-            raise ValueError(f"{part}: {lacking / 1e6:,.1f} MB do not fit on the disk; make room")
+            raise ValueError(f"{part}: {lacking:,} bytes do not fit on the disk; make room")
         bar = tqdm(desc=path.name, total=size, initial=n_have, leave=False, disable=None)
         # another process may write the same bytes to the same places
         with part.open("r+b") as file, bar:

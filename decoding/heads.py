@@ -69,7 +69,14 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
         raise ValueError(
             f"{path}: no {name} head has such tensors and notes; delete it and fetch it again"
         )
-    return build_head(config, lambda key: table[key].read(np.float32), target)
+
+    def read(key: str) -> np.ndarray:
+        array = table[key].read(np.float32)
+        if key.endswith(("fc.weight", "proj.weight")) and not array.any():
+            raise ValueError(f"{path}: {key} is all zeros: damaged; delete it and fetch it again")
+        return array
+
+    return build_head(config, read, target)
 
 
 def head_config(

@@ -202,12 +202,8 @@ def check_cached_14(answer: Callable) -> str:
     @wraps(answer)  # with its parameters
     def counted(target, draft_model, ids, n_tokens, K, **named):
         text = answer(target, draft_model, ids, n_tokens, K, **named)
-        n_later = (target.passes - 1) * (K + 1)  # of the rounds after the first
-        for role, model, first in (
-            ("target", target, len(ids) + K),
-            ("draft model", draft_model, len(ids) + K - 1),  # it does not read its last draft
-        ):
-            most = max(first, 0) + n_later
+        most = len(ids) + K + (target.passes - 1) * (K + 1)  # in the first round, in later ones
+        for role, model in (("target", target), ("draft model", draft_model)):
             if model.n_read > most:  # a WrongAnswer would count as the answer's error
                 raise Undecidable(f"the {role} reads {model.n_read} tokens, not {most}")
         return text

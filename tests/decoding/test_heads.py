@@ -130,7 +130,15 @@ def take_the_other(folder, path):
     path.write_bytes(other.read_bytes())
 
 
+def leave_a_hole(folder, path):
+    """As a copy does that was broken off: zeros behind the header."""
+    raw = path.read_bytes()
+    end = 8 + int.from_bytes(raw[:8], "little")
+    path.write_bytes(raw[:end] + bytes(len(raw) - end))
+
+
 DAMAGE = [
+    (leave_a_hole, "all zeros"),
     (swap_a_bit, "another target"),
     (take_the_other, "tensors"),
     (lambda folder, path: path.write_bytes(path.read_bytes()[:1000]), "safetensors"),
