@@ -60,11 +60,13 @@ def fetch_model(name: str, models_dir: str | Path) -> Path:
             fetch(url, folder / "vocab.json")
             fetch(url, folder / "merges.txt")
         for file in WEIGHTS:
-            with contextlib.suppress(Missing):
+            try:
                 fetch(url, folder / file)
-                for path in weights_files(folder):  # if that is the index of several
-                    fetch(url, path)
-                return folder
+            except Missing:
+                continue
+            for path in weights_files(folder):  # if that is the index of several
+                fetch(url, path)
+            return folder
         raise Missing(f"none of {', '.join(WEIGHTS)}")
     except Missing as error:
         with contextlib.suppress(OSError):

@@ -109,5 +109,5 @@ def map_on_workers(
     except RuntimeError as error:
         if "deserialization" not in str(error):
             raise
-        advice = "start it and its workers in this project's folder, with the same packages"
+        advice = "pip install . in this project, wherever it and its workers run"
         raise ValueError(f"--cluster {address}: it cannot read the job; {advice}") from None

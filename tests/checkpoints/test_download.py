@@ -244,6 +244,12 @@ def test_a_model_is_downloaded_once(sources, run, models, name):
     assert again.out == done.out and again.code == 0 and not sources.requests
 
 
+def test_a_shard_that_is_not_there_is_named(sources, run):
+    shards = [path for path in sources.files if "some-body/shards" in path and path.endswith("rs")]
+    del sources.files[shards[-1]]
+    assert_refused(run("download", "some-body/shards"), f"({Path(shards[-1]).name}: the server")
+
+
 def test_what_cannot_be_downloaded(sources, run, models):
     assert_refused(run("download", "some-body/onnx"), "none of model.safetensors")
     assert_refused(run("download", "some-body/else"), "has no such public model", "404")

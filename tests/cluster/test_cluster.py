@@ -219,7 +219,7 @@ def test_a_scheduler_without_the_project_is_one_line(write, tmp_path):
     with scheduler(tmp_path, knows_the_project=False) as (_, address):
         done, found = write("there", f"--cluster={address}")
     assert (done.code, found, done.err.count("\n")) == (2, [], 1)
-    assert f"error: --cluster {address}: it cannot read the job; start it" in done.err
+    assert f"error: --cluster {address}: it cannot read the job; pip install ." in done.err
 
 
 def end(pid):
