@@ -7,6 +7,7 @@ print(decode(rounds, encoder)["text"])
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from operator import itemgetter
@@ -80,6 +81,14 @@ def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) 
     return NeuralDrafter(draft, to_probs, rng)
 
 
+def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
+    """Warn where a draft with this config cannot have K tokens in a text of n_tokens."""
+    if K != "auto" and K > (most := getattr(config, "n_places", K)):
+        warnings.warn(f"this draft has at most {most} tokens a round, not {K}")
+    if (n_ctx := config.n_ctx) < n_tokens:
+        warnings.warn(f"the draft model's context ends after {n_ctx} tokens, and its drafts")
+
+
 def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     """The token ids of a prompt; of an empty one, the token that ends a text. Raises ValueError if
     the target's context has no room for another token.
@@ -142,6 +151,8 @@ def begin(
     is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
+    if draft is not None:  # which look-up is
+        note_limits(draft.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
     drafter = make_drafter(draft, target, to_probs, rng)
     next_K: Any = K
     if K == "auto":

@@ -1,6 +1,7 @@
 """One text: what it is put together of, what is said of it at its end, and how two compare."""
 
 import weakref
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from decoding.decode import (
     decode,
     encode_prompt,
     median_turn,
+    note_limits,
     timed,
 )
 from decoding.text_difference import explain_difference
@@ -46,6 +48,20 @@ def rounds_of(decoder="speculative", draft=DRAFT, **how):
 
 
 # ---------------------------------------------------------------- what a text is put together of
+
+
+@pytest.mark.parametrize(
+    "limits, said",
+    [
+        ({"n_places": 3}, "at most 3 tokens a round, not 4"),
+        ({"n_ctx": 9}, "context ends after 9 tokens"),
+        ({"n_ctx": 21}, ""),
+        ({"n_places": 4}, ""),
+    ],
+)
+def test_a_draft_that_cannot_have_K_tokens_says_so(recwarn, limits, said):
+    note_limits(SimpleNamespace(**{"n_ctx": 24} | limits), 21, 4)
+    assert [said in str(note.message) for note in recwarn] == [True] * bool(said)
 
 
 @pytest.mark.parametrize(
