@@ -102,7 +102,7 @@ const isOtherText = run => isByChance(run) && !run.settings.coupled;
 function showHeadline(run) {
   const turns = turnsOf(run), all = turns.map(({speedup}) => speedup), n = mostWords(run), extra = medianOf(turns, "extra");
   const isMeasured = all.length > 2 || !asking, isSlower = isMeasured && median(all) < 1;
-  put("speedup", make("b", isMeasured ? times(median(all)) : "…"), make("span", isMeasured
+  put("speedup", make("b", isMeasured ? times(median(all)) : "…"), " ", make("span", isMeasured
     ? `as fast (${all.length > 2 ? "whole text" : "one turn"})${isOtherText(run) ? ", same odds" : isSameText(run) ? ", same words" : ""}` : "both are taking turns"));
   $("race").style.setProperty("--extra", clamp(extra, .01, 1));
   put("why", make("b", isSlower ? "Why should it be faster? " : "Why is it faster? "), `Every word needs all ${rounded(run.parameters[0] / 1e6, 2)} million weights (numbers); `

@@ -564,6 +564,7 @@ def test_the_first_turn_is_there_at_once_and_the_headline_when_all_are(new_page,
     wait_for(page, READY)
     assert "×" in text_of(page, "#speedup b")
     assert text_of(page, "#question") == question  # the reader is not disturbed
+    wait_for(page, "/^Done: .*× as fast/.test($('status').textContent)")
     assert page.locator("#microscope").is_visible()
 
 
