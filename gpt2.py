@@ -216,10 +216,10 @@ class Model:
         """Read a text. Returns the logits after each of its last n_last ids, as a NumPy array: row
         i scores the token that follows the i-th of them.
 
-        Reads only what the cache lacks, and always the last n_last ids: what
-        the cache holds of other ids, such as rejected drafts, is forgotten first. Raises ValueError
-        if there are more ids than the cache or the context has room for, or fewer than n_last, or
-        if a new id is not that of a token. With n_last 0 it only fills the cache.
+        Reads only what the cache lacks, and always the last n_last ids: what the cache holds of
+        other ids, such as rejected drafts, is forgotten first. With n_last 0 it only fills the
+        cache. Raises ValueError if there are more ids than the cache or the context has room for,
+        or fewer than n_last, or if a new id is not that of a token.
         """
         new = self.roll_back(ids, cache, n_last)
         # a long prompt in parts, none of which scores the keys after it
@@ -232,8 +232,8 @@ class Model:
 
     def roll_back(self, ids, cache, n_last):
         """Forget what the cache holds of the last n_last ids, and of ids that are not these. Return
-        the list of the ids that it then lacks. Raises ValueError if there are more ids than
-        there is room for, or fewer than n_last.
+        the list of the ids that it then lacks. Raises ValueError if there are more ids than there
+        is room for, or fewer than n_last.
         """
         ids, room = list(ids), min(self.config.n_ctx, cache.hidden.shape[0] - 1)
         if not 0 <= n_last <= len(ids) <= room:

@@ -143,16 +143,24 @@ def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float
     return read
 
 
+def require_nonzero(array: np.ndarray, where: str) -> None:
+    """Raise ValueError, which begins with `where`, if all of a tensor is 0, as in a file that was
+    not copied to its end.
+    """
+    if not array.any():
+        raise ValueError(f"{where} is all zeros: damaged; fetch the weights again")
+
+
 def stored_weights(folder: Path, config: Config) -> Read:
     """The weights in a checkpoint folder, in float32, for build_model. To read a layer norm's gains
-    raises ValueError if all are 0, as in a file that was not copied to its end.
+    raises ValueError if all are 0.
     """
     tensors = open_weights(folder, config)
 
     def read(name: str) -> np.ndarray:
         array = tensors[name].read(np.float32)
-        if "ln_" in name and name.endswith("weight") and not array.any():
-            raise ValueError(f"{folder}: {name} is all zeros: damaged; fetch the weights again")
+        if "ln_" in name and name.endswith("weight"):
+            require_nonzero(array, f"{folder}: {name}")
         return array
 
     return read

@@ -122,24 +122,24 @@ def fetch_rest(url: str, path: Path):
         reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
         raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
     with reply:
-        # what comes may be less than the rest; the size of the whole file stands at the end
-        content_range = reply.headers.get("Content-Range", "")
-        rest = re.fullmatch(rf"bytes {n_have}-[0-9]+/([0-9]{{1,18}})", content_range)
-        resumed = part is not None and rest is not None and reply.headers.get("ETag") == tag
-        if part and not resumed and reply.status_code in (206, 416):  # of another file
+        rest = None
+        if part and reply.headers.get("ETag") == tag:
+            # it may be less than the whole rest; the size of the whole file stands at the end
+            content_range = reply.headers.get("Content-Range", "")
+            rest = re.fullmatch(rf"bytes {n_have}-[0-9]+/([0-9]{{1,18}})", content_range)
+        if part and not rest and reply.status_code in (206, 416):  # of another file
             part.unlink(missing_ok=True)
-        require_file(reply, resumed)  # of an error, or a login, the part stays
-        if part is None or not resumed:
+        require_file(reply, resumed=bool(rest))  # of an error, or a login, the part stays
+        if part is None or not rest:
             if part:
                 part.unlink(missing_ok=True)
             n_have = 0
             # only a tag in quotes stands for the very same bytes; else every attempt begins anew
-            tag = reply.headers.get("ETag", "")
-            quoted = quote(tag, safe="")
-            quoted = quoted if tag[:1] == '"' and len(quoted) < LONG_TAG else str(os.getpid())
-            part = path.with_name(f"{path.name}.{quoted}.part")
+            tag = quote(reply.headers.get("ETag", ""), safe="")
+            tag = tag if tag.startswith(QUOTE) and len(tag) < LONG_TAG else str(os.getpid())
+            part = path.with_name(f"{path.name}.{tag}.part")
             part.touch()
-        size = int(rest[1]) if resumed and rest else reply.raw.length_remaining  # None if not said
+        size = int(rest[1]) if rest else reply.raw.length_remaining  # None if not said
         lacking = 0 if size is None else size - n_have
         if lacking > shutil.disk_usage(part.parent).free:
             raise ValueError(f"{part}: {lacking:,} bytes do not fit on the disk; make room")
@@ -152,17 +152,22 @@ def fetch_rest(url: str, path: Path):
                 file.write(chunk)
                 file.flush()  # what has come stays, should the program be killed
                 bar.update(len(chunk))
-    # Hugging Face states the checksum of a large file, mostly where it redirects
-    answers = (*reply.history, reply)
-    tags = [answer.headers.get("X-Linked-Etag", "").strip('"') for answer in answers]
-    stated = [tag for tag in tags if re.fullmatch("[0-9a-f]{64}", tag)]
-    n_come = part.stat().st_size
+    n_come, checksum = part.stat().st_size, stated_checksum(reply)
     if size is not None and n_come < size:
         raise Retry("the server sent a piece of it")
-    if size not in (None, n_come) or (stated and sha256_of([part]) != stated[0]):
+    if size not in (None, n_come) or (checksum and sha256_of([part]) != checksum):
         part.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part, path)
+
+
+def stated_checksum(reply: requests.Response) -> str | None:
+    """The SHA-256 that Hugging Face states for a large file, mostly where it redirects; or None."""
+    for answer in (*reply.history, reply):
+        tag = answer.headers.get("X-Linked-Etag", "").strip('"')
+        if re.fullmatch("[0-9a-f]{64}", tag):
+            return tag
+    return None
 
 
 def require_file(reply: requests.Response, resumed: bool):

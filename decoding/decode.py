@@ -82,11 +82,14 @@ def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) 
 
 
 def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
-    """Warn where a draft with this config cannot have K tokens in a text of n_tokens."""
+    """Warn where a draft with this config cannot have K tokens in a round of a text of n_tokens,
+    prompt included, for which there would be room.
+    """
     if K != "auto" and K > (most := getattr(config, "n_places", K)):
         warnings.warn(f"this draft has at most {most} tokens a round, not {K}")
-    if (n_ctx := config.n_ctx) < n_tokens:
-        warnings.warn(f"the draft model's context ends after {n_ctx} tokens, and its drafts")
+    # the last drafted token is not read, and the target adds one
+    if config.n_ctx + 2 < n_tokens:
+        warnings.warn(f"the draft model's context ends after {config.n_ctx} tokens: no more drafts")
 
 
 def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:

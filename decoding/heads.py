@@ -18,6 +18,7 @@ from decoding.eagle import Eagle, EagleConfig
 from decoding.medusa import Medusa, MedusaConfig
 from gpt2 import Config, KVCache, Model, nested
 from sampling import NeuralDrafter
+from utils import require_nonzero
 
 
 class HeadDrafter(NeuralDrafter):
@@ -72,8 +73,8 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
 
     def read(key: str) -> np.ndarray:
         array = table[key].read(np.float32)
-        if key.endswith(("fc.weight", "proj.weight")) and not array.any():
-            raise ValueError(f"{path}: {key} is all zeros: damaged; delete it and fetch it again")
+        if array.ndim == 2:  # biases may be 0
+            require_nonzero(array, f"{path}: {key}")
         return array
 
     return build_head(config, read, target)

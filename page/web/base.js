@@ -34,11 +34,13 @@ const sum = list => list.reduce((a, b) => a + b, 0);
 const rounded = (x, digits) => String(Number(x.toPrecision(digits))); // 110, not 1.1e+2
 const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
-const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : 1)) + "\u00a0%";
+const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : 1;
+const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
 const times = x => x.toFixed(2) + "\u00a0×"; // a unit stays on the line of its number
-const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms", width = x => ({width: share(x)});
+const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
+const width = x => ({width: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
 
 // Unseen and reversing characters show as their numbers; not so the joiners of words and emoji.

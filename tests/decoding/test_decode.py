@@ -55,7 +55,8 @@ def rounds_of(decoder="speculative", draft=DRAFT, **how):
     [
         ({"n_places": 3}, "at most 3 tokens a round, not 4"),
         ({"n_ctx": 9}, "context ends after 9 tokens"),
-        ({"n_ctx": 21}, ""),
+        ({"n_ctx": 18}, "context ends after 18 tokens"),
+        ({"n_ctx": 19}, ""),
         ({"n_places": 4}, ""),
     ],
 )
