@@ -75,7 +75,7 @@ def cupy_backend(half: bool) -> Backend:
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
         raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
     return Backend(
-        name="cupy",
+        name="cupy-float16" if half else "cupy",
         xp=gpu.cupy,
         asarray=gpu.cupy.asarray,
         to_host=gpu.cupy.asnumpy,

@@ -9,6 +9,7 @@ from clocks import Slow, Time
 from table_models import TableModel
 from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 
+import gpt2
 from decoding import auto_k
 from decoding import decode as module
 from decoding.auto_k import AutoK
@@ -278,3 +279,27 @@ def test_rounding_is_a_tie_and_anything_larger_is_not():
         target.gap = factor * 7 * epsilon
         assert explain_difference(target, [0], [1], [0])["verdict"] == verdict
     assert explain_difference(target, [0], [1], [2])["verdict"] == "bug"
+
+
+def test_passes_that_see_what_follows_are_no_rounding(monkeypatch):
+    """Without the causal mask in passes of a few rows, these differ by far more than rounding. Such
+    an error is a bug, and does not excuse itself by its own size.
+    """
+    monkeypatch.setattr(gpt2, "causal_mask", lambda n, xp, dtype: xp.zeros((n, n), dtype))
+    first, second = [3, 1, 2, 4], [3, 2, 1, 4]
+    found = explain_difference(TARGET, IDS, first, second)
+    rows = TARGET.read([*IDS, 3], TARGET.new_cache(), n_last=1)[0]
+    assert found["gap"] == pytest.approx(abs(rows[1] - rows[2]))
+    assert found["verdict"] == "bug" and found["float_error"] < 1e-6
+
+
+def test_weights_in_float16_round_to_float16():
+    class Half(TableModel):
+        def row(self, prefix):
+            return np.array([7, 7 + self.gap, -7], np.float32)
+
+    target = Half(1)
+    target.gap = 7 * np.finfo(np.float16).eps
+    assert explain_difference(target, [0], [1], [0])["verdict"] == "bug"
+    target.backend.name = "cupy-float16"
+    assert explain_difference(target, [0], [1], [0])["verdict"] == "tie"

@@ -39,6 +39,7 @@ class TableModel:
 
     def __init__(self, seed, n_vocab=3, n_ctx=64, zeros=False):
         self.config = SimpleNamespace(n_vocab=n_vocab, n_ctx=n_ctx, n_embd=1)
+        self.backend = SimpleNamespace(name="numpy")
         self.seed, self.zeros = seed, zeros
         self.rows = {}  # {prefix: logits}: an enumeration asks for each many times
 
