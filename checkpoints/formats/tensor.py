@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 DTYPES = {  # {name: as it is stored}; bfloat16 is the upper half of a float32
     "float64": "<f8",
@@ -69,7 +70,7 @@ class Tensor:
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array
 
-    def read(self, dtype: np.typing.DTypeLike) -> np.ndarray:
+    def read(self, dtype: DTypeLike) -> np.ndarray:
         """Read the tensor into memory. Raises ValueError if it holds NaN, infinity or a number too
         large for dtype.
         """
