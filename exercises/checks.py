@@ -74,7 +74,7 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
     require(repr(own) == repr(arguments), f"{call} changes its arguments")
 
 
-def check_temperature_2(answer: Callable) -> str:
+def check_temperature_1(answer: Callable) -> str:
     for logits in ([0.0, 1.0, -2.0], [1e4, 0.0, 1e4 + 1.0], [-3.0, -3.0]):
         for temperature in (0.5, 1.0, 3.0):
             expected = SamplingParams(temperature)(np.array([logits]))[0]
@@ -86,14 +86,14 @@ def check_temperature_2(answer: Callable) -> str:
     return ""
 
 
-def check_residual_3(answer: Callable) -> str:
+def check_residual_2(answer: Callable) -> str:
     for p, q in PAIRS:
         lacking = np.maximum(p - q, 0)
         compare(answer, lacking / lacking.sum() if lacking.any() else p, p, q)
     return ""
 
 
-def check_speedup_5(answer: Callable) -> str:
+def check_speedup_7(answer: Callable) -> str:
     for a, K, c, v in itertools.product(
         (0.0, 0.3, 0.8, 1.0), (1, 2, 9), (0.0, 0.1, 0.5), (1.0, 1.5, 3.0)
     ):
@@ -134,7 +134,7 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
     expected, lacking = 0.0, p
     for _ in range(n_drafts):
         expected += (1 - expected) * np.minimum(lacking, q).sum()
-        lacking = solutions.residual_3(lacking, q)
+        lacking = solutions.residual_2(lacking, q)
     figures = f"{kept:.4f} of the drafts are kept, {expected:.4f} can be"
     is_right = np.allclose(out, p, 0, 1e-6)
     require(is_right, f"{case}: what comes out is {format_row(out)}, expected p; {figures}")
@@ -144,7 +144,7 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
     require(is_said, f"{case}: {format_row(found[0])} are said to be drafts, {figures}")
 
 
-def check_one_token_6(answer: Callable) -> str:
+def check_one_token_3(answer: Callable) -> str:
     for p, q in PAIRS:
         check_token(answer, p, q, n_drafts=1)
     p, q = PAIRS[0]
@@ -152,7 +152,7 @@ def check_one_token_6(answer: Callable) -> str:
     return f"{example} it keeps {np.minimum(p, q).sum():.2f} of the drafts, and no rule more"
 
 
-def check_two_drafts_10(answer: Callable) -> str:
+def check_two_drafts_8(answer: Callable) -> str:
     for p, q in PAIRS:
         check_token(answer, p, q, n_drafts=2)
     return ""
@@ -179,12 +179,12 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [result["cases"][0] for result in results]
 
 
-def check_verify_7(answer: Callable) -> str:
+def check_verify_4(answer: Callable) -> str:
     found = referee(answer, RULE_CASES)[-1]
     return f"of {found['K']} draft tokens it keeps {found['kept']:.2f} on average"
 
 
-def check_block_11(answer: Callable) -> str:
+def check_block_9(answer: Callable) -> str:
     for found in referee(answer, RULE_CASES):
         kept, most = found["kept"], found["kept_at_most"]
         problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
@@ -193,12 +193,12 @@ def check_block_11(answer: Callable) -> str:
     return f"of {found['K']} draft tokens it keeps {figures}"
 
 
-def check_speculative_9(answer: Callable) -> str:
+def check_speculative_5(answer: Callable) -> str:
     referee(answer, LOOP_CASES)
     return ""
 
 
-def check_cached_14(answer: Callable) -> str:
+def check_cached_6(answer: Callable) -> str:
     @wraps(answer)  # with its parameters
     def counted(target, draft_model, ids, n_tokens, K, **named):
         text = answer(target, draft_model, ids, n_tokens, K, **named)
@@ -213,13 +213,13 @@ def check_cached_14(answer: Callable) -> str:
 
 
 CHECKS: dict[str, Callable[[Callable], str]] = {
-    "temperature_2": check_temperature_2,
-    "residual_3": check_residual_3,
-    "one_token_6": check_one_token_6,
-    "verify_7": check_verify_7,
-    "speedup_5": check_speedup_5,
-    "speculative_9": check_speculative_9,
-    "cached_14": check_cached_14,
-    "two_drafts_10": check_two_drafts_10,
-    "block_11": check_block_11,
+    "temperature_1": check_temperature_1,
+    "residual_2": check_residual_2,
+    "one_token_3": check_one_token_3,
+    "verify_4": check_verify_4,
+    "speculative_5": check_speculative_5,
+    "cached_6": check_cached_6,
+    "speedup_7": check_speedup_7,
+    "two_drafts_8": check_two_drafts_8,
+    "block_9": check_block_9,
 }

@@ -1,20 +1,20 @@
 """Nine exercises. Your answers go here; docs/exercises.md says how to begin, and gives hints.
 
     python -m pytest exercises                       # all
-    python -m pytest exercises -k residual_3         # one
-    python main.py prove exercises/mine.py:verify_7  # a rule or loop before the referee
+    python -m pytest exercises -k residual_2         # one
+    python main.py prove exercises/mine.py:verify_4  # a rule or loop before the referee
 
-They stand in the order in which they build on each other; the numbers are only names. p is the
-target's distribution and q the draft model's, both arrays [n_vocab] that sum to 1. Make every
-random choice with `sample(p)`, which returns a token sampled from p, or `accept(r)`, which is True
-with probability r (always, for r of 1 and above). You are given both; bring no randomness of your
-own. The checks take every branch, and so know the exact distribution of what you return.
+They are counted in the order in which they build on each other. p is the target's distribution and
+q the draft model's, both arrays [n_vocab] that sum to 1. Make every random choice with `sample(p)`,
+which returns a token sampled from p, or `accept(r)`, which is True with probability r (always, for
+r of 1 and above). You are given both; bring no randomness of your own. The checks take every
+branch, and so know the exact distribution of what you return.
 """
 
 import numpy as np  # noqa: F401
 
 
-def temperature_2(logits, temperature):
+def temperature_1(logits, temperature):
     """The distribution of logits [n_vocab] at a temperature: softmax(logits / temperature). At 0
     the largest logit has probability 1; of several, the first.
 
@@ -23,7 +23,7 @@ def temperature_2(logits, temperature):
     raise NotImplementedError
 
 
-def residual_3(p, q):
+def residual_2(p, q):
     """The distribution, [n_vocab], of the token that replaces a rejected one. Each token x comes
     out as an accepted draft with probability min(p(x), q(x)), and together with the replacements
     with probability p(x). If p = q, nothing is ever rejected; return p.
@@ -31,7 +31,7 @@ def residual_3(p, q):
     raise NotImplementedError
 
 
-def one_token_6(p, q, sample, accept):
+def one_token_3(p, q, sample, accept):
     """Sample a draft from q, and keep it or replace it. Return (token, whether it is the draft).
 
     p, q: [n_vocab]. sample(p) returns a token; accept(r) is True with probability r. The token has
@@ -40,28 +40,18 @@ def one_token_6(p, q, sample, accept):
     raise NotImplementedError
 
 
-def verify_7(draft, p, q, sample, accept):
+def verify_4(draft, p, q, sample, accept):
     """Verify k drafted tokens. Return (how many of them are accepted, the token that follows).
 
     draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
     the target's distribution after draft[:i]. sample(p[i]) returns a token; accept(r) is True with
     probability r. The accepted tokens and the token that follows have the target's distribution. At
-    each place, drafts are kept as often as any rule for one token can keep them (exercise 6).
+    each place, drafts are kept as often as any rule for one token can keep them (exercise 3).
     """
     raise NotImplementedError
 
 
-def speedup_5(a, K, c, v):
-    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens is
-    accepted with probability a, whatever happens to the others.
-
-    A pass of the target over one token takes the time 1, and over K + 1 tokens v. A pass of the
-    draft model, which drafts one token, takes c.
-    """
-    raise NotImplementedError
-
-
-def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
+def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens of them, or
     fewer if the token `end` comes; it is then the last.
 
@@ -72,8 +62,8 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     raise NotImplementedError
 
 
-def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """speculative_9 with a cache for each model: each model reads a token once, unless the token
+def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    """speculative_5 with a cache for each model: each model reads a token once, unless the token
     was rejected. (In the last rounds, where drafts are shorter, the target may read a few again.)
 
     target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
@@ -87,12 +77,22 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
         new_ids              [9]                 and then the next draft
 
     An empty cache is types.SimpleNamespace(ids=[]). The other arguments, and the list of new tokens
-    to return, are those of speculative_9.
+    to return, are those of speculative_5.
     """
     raise NotImplementedError
 
 
-def two_drafts_10(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
+def speedup_7(a, K, c, v):
+    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens is
+    accepted with probability a, whatever happens to the others.
+
+    A pass of the target over one token takes the time 1, and over K + 1 tokens v. A pass of the
+    draft model, which drafts one token, takes c.
+    """
+    raise NotImplementedError
+
+
+def two_drafts_8(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
     """Sample two drafts for one place from q, independently. Return (token, whether it is one of
     the drafts).
 
@@ -102,9 +102,9 @@ def two_drafts_10(p, q, sample, accept):  # sample(p) -> token, accept(r) -> boo
     raise NotImplementedError
 
 
-def block_11(draft, p, q, sample, accept):
+def block_9(draft, p, q, sample, accept):
     """Verify k drafted tokens as a block. Return (how many of them are accepted, the token that
-    follows). The arguments are those of verify_7: draft [k], p [k + 1, n_vocab], q [k, n_vocab],
+    follows). The arguments are those of verify_4: draft [k], p [k + 1, n_vocab], q [k, n_vocab],
     sample(p) -> token, accept(r) -> bool.
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =

@@ -100,7 +100,7 @@ def print_kept_and_replaced(rule, p, q):
     """Print the distribution of a rule for one token in two parts, draft tokens that it keeps and
     replacements. Then print the sum of the two.
 
-    rule: a function (p, q, sample, accept) -> (token, is_draft), as in exercise 6
+    rule: a function (p, q, sample, accept) -> (token, is_draft), as in exercise 3
     p, q: the target's and the draft model's distribution, [n_vocab]
     """
     kept, replaced = kept_and_replaced(rule, p, q)
@@ -139,7 +139,7 @@ class UncachedModel:
 
 
 class CachedModel(UncachedModel):
-    """A model in the form of cached_14: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
+    """A model in the form of cached_6: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
     new_ids to cache.ids.
     """
 

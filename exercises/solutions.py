@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 
 
-def temperature_2(logits, temperature):
+def temperature_1(logits, temperature):
     """The distribution, [n_vocab], of logits [n_vocab] at a temperature; one-hot at 0."""
     if temperature == 0:
         return np.where(np.arange(len(logits)) == logits.argmax(), 1.0, 0.0)
@@ -19,7 +19,7 @@ def temperature_2(logits, temperature):
     return weights / weights.sum()
 
 
-def residual_3(p, q):
+def residual_2(p, q):
     """The distribution of the token that replaces a rejected one: norm(max(0, p - q)), or p if
     p = q.
     """
@@ -29,35 +29,26 @@ def residual_3(p, q):
     return lacking / lacking.sum()
 
 
-def one_token_6(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
+def one_token_3(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
     """Sample a draft from q, and keep or replace it. Returns (token, whether it is the draft)."""
     x = sample(q)
     if accept(p[x] / q[x]):
         return x, True
-    return sample(residual_3(p, q)), False
+    return sample(residual_2(p, q)), False
 
 
-def verify_7(draft, p, q, sample, accept):
+def verify_4(draft, p, q, sample, accept):
     """Accept draft tokens up to a rejection. Returns (number accepted, token that follows).
 
     draft: k tokens; draft[i] was sampled from q[i]. q: [k, n_vocab], p: [k + 1, n_vocab]
     """
     for i, x in enumerate(draft):
         if not accept(p[i][x] / q[i][x]):
-            return i, sample(residual_3(p[i], q[i]))  # the drafts after it are discarded
+            return i, sample(residual_2(p[i], q[i]))  # the drafts after it are discarded
     return len(draft), sample(p[len(draft)])  # the bonus
 
 
-def speedup_5(a, K, c, v):
-    """The mean number of tokens of a round, divided by the round's time in passes of the target
-    over one token. a: acceptance rate. c: time of one draft. v: time of a pass over K + 1 tokens
-    """
-    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
-    tokens = sum(a**n for n in range(K + 1))
-    return tokens / (K * c + v)
-
-
-def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
+def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Decode speculatively, without a cache, K drafts a round at most. Returns the new tokens, a
     list: n_tokens of them, or fewer if the token `end` comes.
 
@@ -74,7 +65,7 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
         # 2. One pass of the target: a row for each draft token, and one for what follows them.
         p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
-        n_accepted, token = verify_7(draft, p, np.array(q), sample, accept)
+        n_accepted, token = verify_4(draft, p, np.array(q), sample, accept)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:
@@ -82,8 +73,8 @@ def speculative_9(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return text
 
 
-def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Decode as speculative_9, with a cache for each model. Returns the new tokens, a list:
+def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    """Decode as speculative_5, with a cache for each model. Returns the new tokens, a list:
     n_tokens of them, or fewer if the token `end` comes.
 
     target, draft_model: functions, (new_ids, cache) -> [len(new_ids), n_vocab], which append
@@ -103,7 +94,7 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
             draft.append(sample(q[-1]))
         unread = (ids + text + draft)[len(target_cache.ids) :]
         p = target(unread, target_cache)[-len(draft) - 1 :]
-        n_accepted, token = verify_7(draft, p, np.array(q), sample, accept)
+        n_accepted, token = verify_4(draft, p, np.array(q), sample, accept)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:
@@ -111,7 +102,16 @@ def cached_14(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return text
 
 
-def two_drafts_10(p, q, sample, accept):  # sample and accept as in one_token_6
+def speedup_7(a, K, c, v):
+    """The mean number of tokens of a round, divided by the round's time in passes of the target
+    over one token. a: acceptance rate. c: time of one draft. v: time of a pass over K + 1 tokens
+    """
+    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
+    tokens = sum(a**n for n in range(K + 1))
+    return tokens / (K * c + v)
+
+
+def two_drafts_8(p, q, sample, accept):  # sample and accept as in one_token_3
     """Try two drafts for one place in turn; if both are rejected, sample a replacement. Returns
     (token, whether it is one of the drafts). The token has the distribution p.
     """
@@ -120,13 +120,13 @@ def two_drafts_10(p, q, sample, accept):  # sample and accept as in one_token_6
         if accept(p[x] / q[x]):
             return x, True
         # After a rejection the token has to come from what p lacks.
-        p = residual_3(p, q)
+        p = residual_2(p, q)
     return sample(p), False
 
 
-def block_11(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
+def block_9(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
     """Verify draft tokens as a block. Returns (number accepted, token that follows). The
-    arguments are those of verify_7; sample(p) -> token, accept(r) -> bool
+    arguments are those of verify_4; sample(p) -> token, accept(r) -> bool
     """
     # w[t]: given the first t drafts, the probability that at least t are accepted
     w = [1.0]

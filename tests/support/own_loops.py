@@ -86,7 +86,7 @@ WRONG = {
 
 
 def cached(forget, feed_the_last=False):
-    """solutions.cached_14 with another way to forget what was rejected: forget(target's cache,
+    """solutions.cached_6 with another way to forget what was rejected: forget(target's cache,
     draft's cache, how many ids are certain, whether a draft was rejected).
 
     feed_the_last: the target is fed the last token and the draft, whatever its cache holds
@@ -104,7 +104,7 @@ def cached(forget, feed_the_last=False):
                 draft.append(sample(q[-1]))
             n_known = len(ids + text) - 1 if feed_the_last and text else len(caches[0].ids)
             p = target((ids + text + draft)[n_known:], caches[0])[-len(draft) - 1 :]
-            n, token = solutions.verify_7(draft, p, np.array(q), sample, accept)
+            n, token = solutions.verify_4(draft, p, np.array(q), sample, accept)
             rejected = n < len(draft)
             for x in [*draft[:n], token]:
                 text.append(x)

@@ -51,7 +51,7 @@ def in_place(p, q, sample, accept):
 
 
 def with_guard(p, q):
-    return p if np.allclose(p, q) else right.residual_3(p, q)
+    return p if np.allclose(p, q) else right.residual_2(p, q)
 
 
 def k_sequential(p, q, sample, accept):
@@ -70,7 +70,7 @@ def k_sequential(p, q, sample, accept):
         if accept(p[x] / (high * q[x])):
             return x, True
     passed = np.minimum(q, p / high) * ((1 - (1 - b) ** 2) / b) if b else 0
-    return sample(right.residual_3(p, passed)), False
+    return sample(right.residual_2(p, passed)), False
 
 
 def prefill(target, draft_model, ids, target_cache, draft_cache):
@@ -85,7 +85,7 @@ def prefill(target, draft_model, ids, target_cache, draft_cache):
 RUNS = []  # state of one's own
 
 EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solution, in its place))}}
-    "temperature_2": {
+    "temperature_1": {
         "overflows": ("nan", ("(logits - logits.max())", "logits")),
         "ties share at temperature 0": (
             "gives [0, 0.5, 0.5, 0], expected [0, 1, 0, 0]",
@@ -101,7 +101,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
     },
-    "residual_3": {
+    "residual_2": {
         "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", ("lacking / lacking.sum()", "lacking")),
         "0 / 0": ("nan", ("lacking.sum() == 0", "False")),
         "in place": (
@@ -109,18 +109,18 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("    return lacking", "    p -= q\n    return lacking"),
         ),
     },
-    "speedup_5": {
+    "speedup_7": {
         "no bonus": ("gives 1, expected 1.3", ("range(K + 1)", "range(K)")),
         "0 / 0 at a = 1": (
             "ZeroDivisionError",
             ("sum(a**n for n in range(K + 1))", "(1 - a ** (K + 1)) / (1 - a)"),
         ),
     },
-    "one_token_6": {
-        "replaced from p": ("comes out is [0.35, 0.39, 0.26]", ("residual_3(p, q)", "p")),
+    "one_token_3": {
+        "replaced from p": ("comes out is [0.35, 0.39, 0.26]", ("residual_2(p, q)", "p")),
         "the residual is not scaled": (
             "sample([0.3, 0, 0])",
-            ("residual_3(p, q)", "np.maximum(p - q, 0)"),
+            ("residual_2(p, q)", "np.maximum(p - q, 0)"),
         ),
         "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
         "a coin of its own": (
@@ -135,10 +135,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "compared": (
             "0.3000 of the drafts are kept, 0.7000 can be",
             ("if accept(p[x] / q[x])", "if (y := sample(p)) == x"),
-            ("sample(residual_3(p, q))", "y"),
+            ("sample(residual_2(p, q))", "y"),
         ),
     },
-    "verify_7": {
+    "verify_4": {
         "the bonus from the row before": (
             "Total variation distance",
             ("p[len(draft)]", "p[max(len(draft) - 1, 0)]"),
@@ -163,17 +163,17 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
     },
-    "block_11": {
+    "block_9": {
         "the residual of tokens": (
             "Total variation distance",
-            ("lacking / S if S > 0 else p[t]", "residual_3(p[t], q_next)"),
+            ("lacking / S if S > 0 else p[t]", "residual_2(p[t], q_next)"),
         ),
     },
-    "two_drafts_10": {
-        "residual of p": ("comes out is", ("residual_3(p, q)", "p")),
+    "two_drafts_8": {
+        "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
         "one draft": ("can be", ("range(2)", "range(1)")),
     },
-    "speculative_9": {
+    "speculative_5": {
         "no end": ('Text "', ("x == end", "False")),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
@@ -200,7 +200,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("        # 2.", "        if not draft:\n            continue\n        # 2."),
         ),
     },
-    "cached_14": {
+    "cached_6": {
         "all is read again": ("WRONG: the target reads", ("len(ids + text) - 1", "0")),
         "a rejected draft stays": (
             "IndexError",
@@ -218,18 +218,18 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
 }
 
 WRONG = {
-    "one_token_6": {
+    "one_token_3": {
         "no token": ("expected tokens below 3", lambda p, q, sample, accept: (3, False)),
         "all flags": ("ValueError", lambda p, q, sample, accept: (sample(q), p / q > 1)),
         "exit": ("SystemExit", lambda *how: exit()),
         "no function": ("expected a function", 3),
     },
-    "verify_7": {
+    "verify_4": {
         "compared": ("fewer tokens than verify", compare_each),
         "a larger p at last": ("it does not end", waits_for_a_larger_p),
     },
-    "block_11": {"the token rule": ("tokens, expected", right.verify_7)},
-    "cached_14": {"a stale cache of the draft": ("from a stale cache", STALE_DRAFT)},
+    "block_9": {"the token rule": ("tokens, expected", right.verify_4)},
+    "cached_6": {"a stale cache of the draft": ("from a stale cache", STALE_DRAFT)},
 }
 for exercise, slips in EDITS.items():
     for slip, (said, *pieces) in slips.items():
@@ -237,24 +237,24 @@ for exercise, slips in EDITS.items():
         WRONG.setdefault(exercise, {})[slip] = said, answer
 
 RIGHT = {
-    "residual_3": {"a guard": with_guard, "a list": lambda p, q: right.residual_3(p, q).tolist()},
-    "one_token_6": {
+    "residual_2": {"a guard": with_guard, "a list": lambda p, q: right.residual_2(p, q).tolist()},
+    "one_token_3": {
         "in place": in_place,
         "the replacement first": edited(
-            right.one_token_6,
-            ("x = sample(q)", "replacement, x = sample(residual_3(p, q)), sample(q)"),
-            ("return sample(residual_3(p, q))", "return replacement"),
+            right.one_token_3,
+            ("x = sample(q)", "replacement, x = sample(residual_2(p, q)), sample(q)"),
+            ("return sample(residual_2(p, q))", "return replacement"),
         ),
-        "a guard": edited(right.one_token_6, ("residual_3", "with_guard")),
+        "a guard": edited(right.one_token_3, ("residual_2", "with_guard")),
     },
-    "verify_7": {"block verification keeps more": right.block_11},
-    "two_drafts_10": {"K-SEQ": k_sequential},
-    "speculative_9": {
-        "block verification": edited(right.speculative_9, ("verify_7", "block_11")),
+    "verify_4": {"block verification keeps more": right.block_9},
+    "two_drafts_8": {"K-SEQ": k_sequential},
+    "speculative_5": {
+        "block verification": edited(right.speculative_5, ("verify_4", "block_9")),
     },
-    "cached_14": {
+    "cached_6": {
         "with a prefill": edited(
-            right.cached_14,
+            right.cached_6,
             ("text = []", "text = prefill(target, draft_model, ids, target_cache, draft_cache)"),
         ),
     },
