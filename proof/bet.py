@@ -1,0 +1,142 @@
+"""A verdict on a black box from its texts alone: a bet against the law that they should have.
+
+Whoever thinks that a sampler is wrong bets on its next text. A bettor who predicts x with
+probability predicted(x) is paid predicted(x) / right(x). If the sampler is exact, that is 1 on
+average, whatever is predicted from the texts before; so the capital E, which starts at 1, is a
+martingale, and it ever exceeds 1 / alpha with probability alpha at most (Ville 1939). No number of
+runs has to be chosen, and one may look at any time. If the sampler is wrong, a predictor that
+learns grows rich.
+"""
+
+import math
+from collections import Counter, defaultdict
+
+Text = tuple[int, ...]
+
+STRENGTHS = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
+POWER = 1.645  # standard errors: 19 of 20 samplers lie above
+
+
+class Bet:
+    """The evidence that texts do not come from a law.
+
+    right: {text: probability}, of every text that is possible
+    alpha: how likely an exact sampler may be called wrong, however many texts are added
+    rounding: how well the law is known: the true probability of a text may be larger by this share,
+        and that of all texts that are not in it up to `rounding`. E is then 1 on average at most.
+        It is for laws that come from float32; with 0 one text outside the law settles it
+    Raises ValueError if `right` is no distribution.
+
+    The predictor starts at the law, as if it had seen a texts from it, and learns from the counts:
+
+        predicted(x) = (count(x) + a right(x)) / (n + a)
+
+    The bettor spreads the capital evenly over five strengths a (a small one is quick to find a
+    large fault, a large one finds a small fault among many texts), and over the texts cut to
+    1, 2, ... tokens: a wrong first token is soon seen among few beginnings.
+
+    >>> bet = Bet({(0,): 0.5, (1,): 0.5})
+    >>> for _ in range(40): bet.add((0,))
+    >>> bet.wrong, bet.runs, bet.worst()
+    (True, 40, ((0,), 1.0, 0.5))
+    """
+
+    def __init__(self, right: dict[Text, float], alpha: float = 1e-6, rounding: float = 0.0):
+        total = sum(right.values())
+        if abs(total - 1) > 1e-6 or min(right.values()) < 0:  # of nothing, total is 0
+            raise ValueError(
+                f"a law that sums to {total:.6g}: expected probabilities that sum to 1"
+            )
+        self.right, self.alpha, self.rounding = right, alpha, rounding
+        self.runs = 0
+        self.counts: Counter[Text] = Counter()  # of whole texts, also of those not in the law
+        self.most = 0.0  # log_odds at their highest
+        # {beginning: its probability, its count}, of every length: [length - 1]
+        lengths = range(1, max(map(len, right)) + 1)
+        self._laws: list[dict[Text, float]] = [defaultdict(float) for _ in lengths]
+        self._seen: list[Counter[Text | None]] = [Counter() for _ in lengths]
+        for text, probability in right.items():
+            for length, law in enumerate(self._laws, 1):
+                law[text[:length]] += probability
+        self._logs = [[0.0] * len(STRENGTHS) for _ in lengths]  # ln of E, of each way to bet
+
+    def add(self, text: Text) -> None:
+        """Count one more text of the sampler, a whole one: cut to the length that the law has."""
+        for length, (law, seen, logs) in enumerate(zip(self._laws, self._seen, self._logs), 1):
+            beginning: Text | None = text[:length]
+            share = law.get(text[:length], 0.0)
+            if share == 0:  # all such texts together are one cell
+                beginning, share = None, self.rounding
+            payer = share if beginning is None else share * (1 + self.rounding)
+            for i, a in enumerate(STRENGTHS):
+                # all shares together are 1 + rounding
+                predicted = (seen[beginning] + a * share) / (self.runs + a * (1 + self.rounding))
+                logs[i] += math.log(predicted / payer) if payer else math.inf
+            seen[beginning] += 1
+        self.counts[text] += 1
+        self.runs += 1
+        self.most = max(self.most, self.log_odds)
+
+    @property
+    def log_odds(self) -> float:
+        """The natural logarithm of the evidence E, the mean of all ways to bet."""
+        logs = [log for logs in self._logs for log in logs]
+        top = max(logs)
+        if math.isinf(top):
+            return top
+        return top + math.log(sum(math.exp(log - top) for log in logs) / len(logs))
+
+    @property
+    def wrong(self) -> bool:
+        """Whether E has ever exceeded 1 / alpha."""
+        return self.most > -math.log(self.alpha)
+
+    def worst(self) -> tuple[Text, float, float]:
+        """The beginning of a text that speaks most against it, with its frequency and its right
+        probability: of those that should never come the shortest, and of these the most frequent;
+        without any, the one whose count is the least likely. Raises ValueError without a run.
+        """
+        if not self.runs:
+            raise ValueError("no texts yet: expected at least one")
+        found: list[tuple[float, Text, float, float]] = []
+        for length, law in enumerate(self._laws, 1):
+            counts: Counter[Text] = Counter()
+            for text, count in self.counts.items():
+                counts[text[:length]] += count
+            shares = {text: counts[text] / self.runs for text in counts.keys() | law.keys()}
+            odds = {text: divergence(share, law.get(text, 0.0)) for text, share in shares.items()}
+            text = max(odds, key=lambda text: (odds[text], shares[text], text))
+            found.append((odds[text], text, shares[text], law.get(text, 0.0)))
+        return max(found, key=lambda one: one[0])[1:]  # of equals the first, which is the shortest
+
+    def would_show(self) -> float:
+        """The total variation distance at which a sampler would have been called wrong in so many
+        runs, 19 times of 20, in whichever texts it differs; 1.0 if there is none.
+
+        It is a calculation for small distances, not a bound for each sampler. With d + 1 texts,
+        2 n KL / right is nearly a chi-squared variable G with d degrees of freedom, shifted by
+        2 n KL, where KL is at least 2 distance^2 (Pinsker). A bettor of strength a then has
+
+            ln E = G / 2 * n / (n + a) - d / 2 * ln(1 + n / a),
+
+        which must pay for alpha and for the other bettors. The best of them counts.
+        """
+        n, d = self.runs, sum(share > 0 for share in self._laws[-1].values()) - 1
+        if not n:
+            return 1.0
+        price = -math.log(self.alpha) + math.log(len(STRENGTHS) * len(self._laws))
+        price += n * math.log1p(self.rounding)
+        needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
+        # find S = n KL with  d / 2 + S - POWER sqrt(d / 2 + 2 S) = needed;  root: that square root
+        root = POWER + math.sqrt(POWER**2 + max(0.0, 2 * needed - d / 2))
+        return min(1.0, math.sqrt(max(0.0, root**2 - d / 2) / 2 / (2 * n)))
+
+
+def divergence(share: float, right: float) -> float:
+    """The Kullback-Leibler divergence of a coin with probability `share` from one with `right`.
+
+    >>> divergence(0.5, 0.5), divergence(0.5, 0.0)
+    (0.0, inf)
+    """
+    terms = ((share, right), (1 - share, 1 - right))
+    return sum(x * math.log(x / y) if y > 0 else math.inf for x, y in terms if x > 0)
