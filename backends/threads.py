@@ -8,15 +8,14 @@ millisecond: work that arrives meanwhile begins 10 to 30 microseconds later. On 
 EPYC, threads that fall asleep at once make plain decoding with the included 17M take 1.2 to 1.7
 times as long (in turns, 120 tokens each).
 
-But while another program wants the cores, a thread that only spins would take one from a thread
-that works. So for as long as the caller is preempted again and again, the others fall asleep at
-once.
+Where another program wants the cores, it takes one from a thread in the middle of its part, and the
+caller waits for milliseconds. So each call that shares its work enters what that gained or lost
+into an account, and when it is overdrawn the next calls compute alone (`Threads.enter`).
 """
 
 import os
 import threading
 import time
-from collections import deque
 from functools import cache
 from queue import SimpleQueue
 from typing import Any, Callable
@@ -32,10 +31,14 @@ WORTH_SHARING = 20_000
 SPINS = 3_000_000  # looks at a bell before falling asleep: about a millisecond
 PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds together
 
-# seconds off the CPU in the middle of its work, from which on a thread was preempted; more where
-# the clock is coarser
-PREEMPTED = max(1e-3, 2 * time.get_clock_info("thread_time").resolution)
-PREEMPTION_COUNT, PREEMPTION_SECONDS = 3, 0.2  # three within 0.2 s: the cores are wanted
+CREDIT = 0.005  # seconds of gains, at most, that are kept against losses
+ALONE = 20  # for this many times as long as was lost, calls compute alone: then they try again
+MOST_LOST = 0.05  # seconds that count of a loss: a program that was stopped for hours tries soon
+
+clock = time.perf_counter
+# seconds that this thread was on a core; where that clock is coarse, as on Windows, all seconds
+is_coarse = time.get_clock_info("thread_time").resolution > 1e-4
+cpu_clock = clock if is_coarse else time.thread_time
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -69,7 +72,6 @@ class Bell:
     """
 
     def __init__(self, n_pauses: int = 1):
-        self.patient = True  # whether to spin before falling asleep; Threads.run_ranges sets it
         self.rung = np.zeros(1, bool)
         # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
         # again and again, and stops at the first read that is true
@@ -81,16 +83,12 @@ class Bell:
         """Let the thread that spins on this bell stop, or the next thread to spin on it."""
         self.rung[0] = True
 
-    def spin(self) -> None:
-        """Read the byte until the bell has rung, at most SPINS times, and return after a pause."""
-        np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
-
     def get(self, queue: SimpleQueue) -> Any:
-        """Wait for the next item of a queue and return it: if `patient`, spin first, without the
-        GIL; then sleep. A thread that puts an item there rings this bell after it.
+        """Wait for the next item of a queue and return it: spin first, then sleep. A thread that
+        puts an item there rings this bell after it.
         """
-        if self.patient and queue.empty():
-            self.spin()
+        if queue.empty():
+            np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
         item = queue.get()
         # Only now: the put may have woken this thread before the ring. A ring that comes even later
         # merely cuts the next spin short
@@ -116,11 +114,6 @@ def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
         del function, done  # they may hold large arrays, and the next call may be far away
 
 
-def off_cpu() -> float:
-    """Seconds that this thread was off the CPU: take the difference of two calls."""
-    return time.perf_counter() - time.thread_time()
-
-
 class Threads:
     """The caller's thread and n - 1 workers, threads that wait for work.
 
@@ -133,9 +126,8 @@ class Threads:
         self.workers: list[tuple] = []
         self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
-        self.preemptions: deque = deque(
-            maxlen=PREEMPTION_COUNT
-        )  # times when a caller was preempted
+        self.credit = 0.0  # seconds that sharing has gained lately
+        self.alone_until = 0.0  # on `clock`: when to try again
 
     def start_workers(self) -> None:
         """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
@@ -151,23 +143,14 @@ class Threads:
             raise ValueError(f"{self.n} threads: {error}; set OMP_NUM_THREADS=1") from None
         self.process = os.getpid()  # a forked process has another id, and no threads
 
-    def has_competition(self) -> bool:
-        """Whether another program wants the cores: callers were preempted PREEMPTION_COUNT times in
-        the last PREEMPTION_SECONDS.
-        """
-        times = self.preemptions  # the last ones, at most PREEMPTION_COUNT
-        if len(times) < PREEMPTION_COUNT:
-            return False
-        return time.perf_counter() - times[0] < PREEMPTION_SECONDS
-
     def run_on_threads(self, function: Callable, n: int, n_threads: int) -> None:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
-        If the threads are busy with another call, this thread calls function(0, n). When all
-        threads are done, raises an error that the function raised.
+        If the threads are busy with another call, or sharing has lost time lately, this thread
+        calls function(0, n). When all threads are done, raises an error that the function raised.
         """
         n_threads = min(n_threads, self.n)
         # without waiting for the lock: this thread can do the work meanwhile
-        if n_threads == 1 or not self.free.acquire(blocking=False):
+        if n_threads == 1 or clock() < self.alone_until or not self.free.acquire(blocking=False):
             function(0, n)
             return
         try:
@@ -182,26 +165,35 @@ class Threads:
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
+        begin = clock()
         waiting = []
         for (start, end), (inbox, bell, done_bell) in zip(worker_ranges, self.workers):
             if start < end:  # wake no worker for nothing
                 done: SimpleQueue = SimpleQueue()
                 inbox.put((function, start, end, done, done_bell))
-                waiting.append((bell, done, done_bell))
-        before = off_cpu()
-        patient = not self.has_competition()  # whether to spin before falling asleep
-        for bell, _, done_bell in waiting:
-            bell.patient = done_bell.patient = patient
-            bell.ring()
+                waiting.append((done_bell, done))
+                bell.ring()
+        cpu_begin = cpu_clock()
         try:
             function(*caller_range)
         finally:  # wait for all, also after an error: no worker may still be writing
-            if off_cpu() - before > PREEMPTED:
-                self.preemptions.append(time.perf_counter())  # for has_competition
-            errors = [done_bell.get(done) for _, done, done_bell in waiting]
+            part = cpu_clock() - cpu_begin
+            errors = [done_bell.get(done) for done_bell, done in waiting]
+            self.enter((1 + len(waiting)) * part - (clock() - begin))
         for error in errors:
             if error is not None:
                 raise error
+
+    def enter(self, gain: float) -> None:
+        """Enter into the account what a call gained by sharing its work, in seconds: the time of
+        all parts on one thread without a break, less the time that it took. When losses exceed
+        gains, sets self.alone_until.
+        """
+        # a quarter of a gain, because a thread that is alone has all of the memory's bandwidth
+        self.credit = min(CREDIT, self.credit + (gain / 4 if gain > 0 else gain))
+        if self.credit < 0:
+            self.alone_until = clock() + ALONE * min(MOST_LOST, -self.credit)
+            self.credit = 0.0
 
 
 THREADS = Threads(N_THREADS)

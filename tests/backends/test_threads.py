@@ -7,7 +7,7 @@ from queue import SimpleQueue
 
 import pytest
 from command_line import python
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from backends import threads
@@ -15,7 +15,13 @@ from backends import threads
 POOLS = {n: threads.Threads(n) for n in (1, 2, 3, 5)}
 
 
-def test_an_error_in_a_thread_reaches_the_caller():
+@pytest.fixture
+def sharing(monkeypatch):
+    """Work is shared even where that gains nothing."""
+    monkeypatch.setattr(threads, "ALONE", 0)
+
+
+def test_an_error_in_a_thread_reaches_the_caller(sharing):
     done = []
 
     def broken(a, b):
@@ -29,7 +35,7 @@ def test_an_error_in_a_thread_reaches_the_caller():
     assert sorted(done) == [(0, 2), (0, 2), (2, 3), (2, 4)]
 
 
-def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
+def test_an_error_in_the_part_of_the_caller_waits_for_the_others(sharing):
     done = []
 
     def broken(a, b):
@@ -44,9 +50,9 @@ def test_an_error_in_the_part_of_the_caller_waits_for_the_others():
 
 
 @pytest.mark.parametrize("n_threads", POOLS)
-@settings(max_examples=30)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(n=st.integers(0, 40), too_many=st.sampled_from([0, 99]))
-def test_threads_have_nearly_equal_ranges(n_threads, n, too_many):
+def test_threads_have_nearly_equal_ranges(sharing, n_threads, n, too_many):
     done = []
     POOLS[n_threads].run_on_threads(lambda a, b: done.append((a, b)), n, n_threads + too_many)
     done.sort(key=lambda part: (part[1], part[0]))
@@ -69,7 +75,7 @@ def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
     assert got == [1] and not bell.rung
 
 
-def test_work_that_shares_work_is_done():
+def test_work_that_shares_work_is_done(sharing):
     """On a thread that waits for itself it would never be."""
     pool, done = threads.Threads(3), []
     inner = lambda a, b: pool.run_on_threads(lambda c, d: done.append((a, c, d)), 2, 3)
@@ -90,33 +96,79 @@ def test_several_callers_at_once():
     assert [sum(n for one, n in done if one == name) for name in range(8)] == [99] * 8
 
 
-def test_callers_that_are_preempted_again_and_again_make_threads_impatient(monkeypatch):
-    """Another program wants the cores; a thread that spins would take one from one that works."""
-    monkeypatch.setattr(threads, "PREEMPTION_SECONDS", 1000)
-    pool = threads.Threads(2)
+# ---------------------------------------------------------------- another program wants the cores
 
-    def are_patient():
-        pool.run_on_threads(lambda a, b: None, 2, 2)
-        return {bell.patient for bell in pool.workers[0][1:]}
 
-    assert are_patient() == {True}
-    for _ in range(threads.PREEMPTION_COUNT):
-        pool.run_on_threads(lambda a, b: time.sleep(3 * threads.PREEMPTED), 2, 2)
-    assert are_patient() == {False}
-    monkeypatch.setattr(threads, "PREEMPTION_SECONDS", 0)
-    assert are_patient() == {True}
+class FakeTime:
+    """Clocks, and work whose seconds pass on them. `lost(now)` is how long a call that shares its
+    work at that time waits for a core; a call that computes alone has one.
+    """
+
+    def __init__(self, monkeypatch, lost):
+        self.now = self.cpu = 1000.0
+        self.lost, self.pool, self.n_shared = lost, threads.Threads(2), 0
+        monkeypatch.setattr(threads, "clock", lambda: self.now)
+        monkeypatch.setattr(threads, "cpu_clock", lambda: self.cpu)
+
+    def part(self, start, end):
+        """A part of work that takes one thread 200 microseconds. Only the caller's takes time."""
+        if start == 0:
+            self.cpu += 1e-6 * end
+            self.now += 1e-6 * end
+            if end < 200:
+                self.n_shared += 1
+                self.now += 1e-5 + self.lost(self.now)
+
+    def call(self, n_calls):
+        """Seconds that calls take, as a fraction of what they take alone; and the fraction of the
+        calls that were shared.
+        """
+        begin, self.n_shared = self.now, 0
+        for _ in range(n_calls):
+            self.pool.run_on_threads(self.part, 200, 2)
+        return (self.now - begin) / (n_calls * 2e-4), self.n_shared / n_calls
+
+
+def taken(share, period):
+    """Another program has the core of one thread for the last `share` of each period."""
+    return lambda now: -now % period if now % period >= period * (1 - share) else 0
+
+
+@pytest.mark.parametrize("lost, longest", [
+    (lambda now: 0, 0.56),
+    (taken(0.02, 0.1), 0.62),  # a nice-19 loop in the same group: 2 ms of 100
+    (taken(0.5, 0.008), 1.1),  # a loop in another group, in turns
+    (taken(0.5, 0.08), 1.1),
+    (taken(0.7, 0.04), 1.1),
+    (lambda now: 0.15e-3, 1.1),  # each wake-up is late
+    (lambda now: 4e-3, 1.1),
+    (lambda now: 40e-3, 1.1),
+])  # fmt: skip
+def test_beside_another_program_two_threads_are_as_fast_as_one(monkeypatch, lost, longest):
+    seconds, _ = FakeTime(monkeypatch, lost).call(2500)
+    assert seconds < longest
+
+
+@pytest.mark.parametrize("stopped", [0.02, 3600])
+def test_work_is_shared_again_when_the_other_program_has_ended(monkeypatch, stopped):
+    time = FakeTime(monkeypatch, lambda now: stopped)
+    assert time.call(2)[1] == 0.5
+    time.lost = lambda now: 0
+    time.call(6000)  # which take a second
+    assert time.call(100)[1] == 1
 
 
 FORK = """
 import os, signal
-from backends.threads import Threads
+from backends import threads
 
 def add(n):
     done = []
-    threads.run_on_threads(lambda a, b: done.append((a, b)), n, 3)
+    pool.run_on_threads(lambda a, b: done.append((a, b)), n, 3)
     return sorted(done) == [(0, n // 3), (n // 3, 2 * n // 3), (2 * n // 3, n)]
 
-threads = Threads(3)
+threads.ALONE = 0  # share even where that gains nothing
+pool = threads.Threads(3)
 if {shared_before}:
     assert add(6)
 child = os.fork()
