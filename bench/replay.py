@@ -50,7 +50,8 @@ def replay(
 
     Flags:
         draft_model_size: names in models_dir, folders, or ngram, separated by commas
-        target_model_size: the model whose tokenizer encodes texts of other programs
+        target_model_size: the model that wrote the texts, or whose tokenizer encodes those of
+            other programs
         K: how many tokens to draft per round, such as 1..10 or 1,2,4
         models_dir: the folder that holds a folder for each model
         json: print a JSON object for each row, and nothing else
@@ -61,7 +62,7 @@ def replay(
         raise ValueError(f"--draft_model_size {heads.pop()}: {problem}")
     folder = find_folder(target_model_size, models_dir)
     encoder = load_encoder(folder)
-    texts = read_texts(file, encoder, read_config(folder).n_ctx)
+    texts = read_texts(file, target_model_size, encoder, read_config(folder).n_ctx)
     rows = []
     for name in names:
         model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
@@ -76,10 +77,12 @@ def replay(
         print(f"\n{n_texts} text{'s' * (n_texts > 1)}, {n_tokens} token{'s' * (n_tokens > 1)}")
 
 
-def read_texts(path: str, encoder: Encoder, n_ctx: int) -> list[tuple[list[int], list[int], bool]]:
+def read_texts(
+    path: str, target: str, encoder: Encoder, n_ctx: int
+) -> list[tuple[list[int], list[int], bool]]:
     """Read (prompt, text, whether it ended by itself) of each line of a file; prompt and text are
-    token ids. n_ctx: of the target. Raises ValueError for a line without them, or a file without
-    lines.
+    token ids. encoder, n_ctx: of the target. Raises ValueError for a line without a text, a text of
+    another target, or a file without lines.
     """
     texts: list[tuple[list[int], list[int], bool]] = []
     for n, line in enumerate(read_lines(path), 1):
@@ -91,19 +94,23 @@ def read_texts(path: str, encoder: Encoder, n_ctx: int) -> list[tuple[list[int],
                 written = next(record[name] for name in DECODERS if record.get(name))
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
                 settings = record["settings"]
+                writer = settings.get("target_model_size", target)
                 is_done = stop_condition(encoder, settings.get("stop", "").replace("\\n", "\n"))
                 room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
                 ended = len(text) < room and is_done(text)
             else:
-                ended = False
+                ended, writer = False, target
                 prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
                 text = encoder.encode(record["output"])
             are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in prompt + text)
-            if not prompt or not text or not are_ids:
+            if writer == target and not (prompt and text and are_ids):
                 raise ValueError("no text, or ids of another vocabulary")
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
+        if writer != target:
+            advice = f"give --target_model_size {writer}, and no other model's texts"
+            raise ValueError(f"{path}, text {n}: was written by {writer}, not {target}; {advice}")
         texts.append((prompt, text, ended))
     if not texts:
         raise ValueError(f"{path}: has no text; expected lines without an error")

@@ -95,7 +95,7 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
     path = tmp_path / "texts.jsonl"
     path.write_text('{"prompt": "a", "output": "b"}\n' + line + "\n")
     with pytest.raises(ValueError, match="texts.jsonl, text 2: expected"):
-        read_texts(str(path), encoder, 512)
+        read_texts(str(path), "17M", encoder, 512)
 
 
 def test_a_draft_without_probabilities_is_refused(replayed):
@@ -112,3 +112,11 @@ def test_a_draft_without_probabilities_is_refused(replayed):
 def test_what_cannot_be_tried_is_refused(replayed, flags, shown):
     with pytest.raises(ValueError, match=shown):
         replayed([{"prompt": "a", "output": "b"}], **flags)
+
+
+def test_texts_of_another_target_are_refused(replayed):
+    """Its end of text and its context decide where a text ended by itself, and so the figures."""
+    settings = {"n_tokens_to_generate": 9, "target_model_size": "other words"}
+    line = {"settings": settings, "prompt_token_ids": [1], "speculative": {"token_ids": [9999]}}
+    with pytest.raises(ValueError, match="text 2: was written by other words, not 17M; give --tar"):
+        replayed([{"prompt": "a", "output": "b"}, line])
