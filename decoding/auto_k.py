@@ -50,6 +50,9 @@ class AutoK:
             self.drafted = 0.99 * self.drafted + bool(last_round.draft)
             self.asked = 0.99 * self.asked + 1
         self.seconds[len(last_round.draft)].append(seconds)
+        # a round with drafts that was worth its time: try again soon
+        if self.K and len(last_round.tokens) * median_low(self.seconds.get(0, [0])) > seconds:
+            self.patience = self.waited = 1
 
     def choose(self) -> int:
         """The K with the most tokens per second. If that is 0, another K now and then."""
@@ -66,7 +69,6 @@ class AutoK:
 
         best = max(range(1, MAX_K + 1), key=tokens_per_second)
         if tokens_per_second(best) > 1 / alone:
-            self.patience = self.waited = 1
             return best
         self.waited += 1
         if self.waited <= self.patience:

@@ -96,13 +96,15 @@ def test_a_draft_that_never_finds_anything_is_no_error():
 
 
 def test_a_draft_that_becomes_useful_is_used_again():
-    clock, last = Time(), Round([])
+    clock, last, n_tokens, ks = Time(), Round([]), 0, []
     K = AutoK(clock)
-    for i in range(400):
+    while n_tokens < 400:
         k = K(last)
-        clock.now += 0.05 * k + VERIFY[k]
-        last = Round([0] * (k + 1), [0] * k, k) if i > 40 else Round([0], [0] * k, 0)
-    assert k > 4
+        clock.now += 0.15 * k + VERIFY[k]
+        last = Round([0] * (k + 1), [0] * k, k) if n_tokens > 150 else Round([0], [0] * k, 0)
+        n_tokens += len(last.tokens)
+        ks += [k] * len(last.tokens)  # of each token
+    assert min(ks[250:]) > 1 and ks[-1] > 4
 
 
 def test_what_happens_between_rounds_does_not_count():
