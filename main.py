@@ -36,7 +36,7 @@ except ModuleNotFoundError as missing:
     print(f"error: {problem}", file=sys.stderr)
     sys.exit(2)
 
-VERSION = "2.0.0"
+VERSION = "2.1.0"
 N_TURNS = 3  # of both decoders; one if they take longer than this many seconds
 LONG = 5.0
 
