@@ -18,6 +18,7 @@ import numpy as np
 from backends.kernels import lay_out
 from backends.threads import on_all_threads, on_one_thread
 from checkpoints.folder import open_weights, read_config
+from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from gpt2 import Config, Model, nested
@@ -183,9 +184,11 @@ def load_model(folder: Path, backend: Backend) -> Model:
     return build_model(config, stored_weights(folder, config), backend)
 
 
-def load_models(names: list[str], models_dir: str, backend: Backend) -> tuple[list[Model], Any]:
+def load_models(
+    names: list[str], models_dir: str = MODELS_DIR, backend: Backend | None = None
+) -> tuple[list[Model], Any]:
     """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
-    or an owner/name of Hugging Face.
+    or an owner/name of Hugging Face. Without a backend, that is NumPy.
 
     Raises ValueError before any weight is read, also if vocabularies differ: token 17 must mean the
     same to all of them.
@@ -203,6 +206,7 @@ def load_models(names: list[str], models_dir: str, backend: Backend) -> tuple[li
     configs = [fit_vocabulary(*of, encoders[0]) for of in zip(folders, configs)]
     require_memory(configs)
     reads = [stored_weights(*of) for of in zip(folders, configs)]
+    backend = backend or get_backend()
     return [build_model(*of, backend) for of in zip(configs, reads)], encoders[0]
 
 

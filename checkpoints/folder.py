@@ -141,7 +141,7 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     for path in weights_files(folder):
         first_of(folder, path.name)  # raises ValueError if it is missing
         if path.suffix in READERS:
-            reader = import_module(f"checkpoints.formats.{READERS[path.suffix]}")
+            reader = import_module(f".formats.{READERS[path.suffix]}", __package__)
             stored |= reader.read_table(path)
     table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(table) < len(stored):

@@ -11,7 +11,6 @@ where nobody reads the output any more. A command may have others of its own.
 """
 
 import difflib
-import importlib
 import inspect
 import os
 import re
@@ -191,7 +190,9 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     if name not in commands:
         raise unknown("command", name, commands)
     command = commands[name]
-    return getattr(importlib.import_module(command), name) if isinstance(command, str) else command
+    if not isinstance(command, str):
+        return command
+    return getattr(__import__(command, fromlist=[name]), name)  # as `from cli.batch import batch`
 
 
 def run(

@@ -1,20 +1,11 @@
 """Use from Python: load a pair of models, decode, print the text as it comes, bring a drafter.
 
-In the root of the repository: python -m docs.library. Anywhere: after pip install -e . there.
+In the root of the repository: python -m docs.library. Anywhere: after pip install . there.
 """
 
-import sys
+from speculate import sampling, utils
 
-try:
-    from utils import get_backend, load_models  # isort: skip  # sets up BLAS: import it first
-    from checkpoints.registry import MODELS_DIR
-except ModuleNotFoundError as missing:
-    sys.exit(f"no module {missing.name}: run python -m docs.library, or pip install -e . first")
-
-# isort: split
-from sampling import NeuralDrafter, Rng, SamplingParams, one_hot, speculative, stop_condition
-
-(target, draft), encoder = load_models(["17M", "0.7M-17M"], MODELS_DIR, get_backend())
+(target, draft), encoder = utils.load_models(["17M", "0.7M-17M"])
 
 
 class Echo:
@@ -30,17 +21,17 @@ class Echo:
 
     def propose(self, ids, k):  # [n_ids] -> [n_drafted], [n_drafted, n_vocab]; n_drafted <= k
         tokens = (ids[-9:] * k)[:k]
-        return tokens, one_hot(tokens, self.n_vocab)
+        return tokens, sampling.one_hot(tokens, self.n_vocab)
 
 
 ids = encoder.encode("Once upon a time")
-greedy, rng = SamplingParams(temperature=0.0), Rng(seed=0)
-for drafter in (NeuralDrafter(draft, greedy, rng), Echo()):
+greedy, rng = sampling.SamplingParams(temperature=0.0), sampling.Rng(seed=0)
+for drafter in (sampling.NeuralDrafter(draft, greedy, rng), Echo()):
     print(encoder.decode(ids), end="")
     decode = encoder.incremental_decoder()  # keeps the bytes of an unfinished character
-    is_done = stop_condition(encoder)  # at <|endoftext|>
+    is_done = sampling.stop_condition(encoder)  # at <|endoftext|>
     n_passes, n_tokens, examined, accepted = -1, 0, 0, 0  # the first round is the prefill
-    for this_round in speculative(target, drafter, ids, 40, 4, greedy, rng, is_done):
+    for this_round in sampling.speculative(target, drafter, ids, 40, 4, greedy, rng, is_done):
         print(decode(encoder.without_end(this_round.tokens)), end="", flush=True)
         n_passes += 1
         n_tokens += len(this_round.tokens)

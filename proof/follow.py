@@ -23,7 +23,8 @@ def followed() -> Iterator[None]:
     found = list(noise.replacements())
     if torch := sys.modules.get("torch"):
         # the program may have a module `proof`, too
-        noise_torch = getattr(package, "noise_torch", None) or import_module("proof.noise_torch")
+        noise_torch = getattr(package, "noise_torch", None)
+        noise_torch = noise_torch or import_module(".noise_torch", __package__)
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
         found += noise_torch.replacements()
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in found]

@@ -9,7 +9,7 @@ from command_line import ROOT, python
 
 def floors():
     """The rooms as CONTRIBUTING.md draws them, from the ground up: imports go down."""
-    (drawing,) = re.findall(r"(?m)^    (main -> .*)$", (ROOT / "CONTRIBUTING.md").read_text())
+    (drawing,) = re.findall(r"(?m)^    (\w+ -> .*)$", (ROOT / "CONTRIBUTING.md").read_text())
     return [floor.split(", ") for floor in drawing.split(" -> ")][::-1]
 
 

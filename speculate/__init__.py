@@ -1,0 +1,68 @@
+"""This program under one name, for your own code (docs/library.py): modules are attributes.
+
+    from speculate import sampling, utils
+
+The modules import each other by the names that they have in a checkout, such as utils. So that they
+never meet a module utils of yours, they are loaded as speculate.utils and so on, and each is given
+an `import` that looks among them first.
+"""
+
+import builtins
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE if (HERE / "main.py").exists() else HERE.parent  # installed, or in a checkout
+OURS = {path.stem for path in ROOT.glob("*.py")} | {
+    path.parent.name for path in ROOT.glob("*/*.py")
+}
+__path__ = [str(ROOT)]  # where Python looks for speculate.utils
+
+
+def import_ours(
+    name: str, own: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
+) -> ModuleType:
+    """What the statement `import` calls in a module of this program, in place of __import__."""
+    top = name.partition(".")[0]
+    if level or top not in OURS:
+        return builtins.__import__(name, own, local, fromlist, level)
+    module = builtins.__import__(f"{__name__}.{name}", own, local, fromlist)
+    return module if fromlist else sys.modules[f"{__name__}.{top}"]
+
+
+class Loader(SourceFileLoader):
+    """Loads a module of this program."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        vars(module)["__builtins__"] = vars(builtins) | {"__import__": import_ours}
+        super().exec_module(module)
+
+
+class Finder:
+    """Finds the modules of this program, for sys.meta_path."""
+
+    @staticmethod
+    def find_spec(
+        name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if not name.startswith(f"{__name__}."):
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        if spec and isinstance(spec.loader, SourceFileLoader):  # it has none for a bare folder
+            spec.loader = Loader(spec.loader.name, spec.loader.path)
+        return spec
+
+
+sys.meta_path.insert(0, Finder)
+
+
+def __getattr__(name: str) -> Any:
+    """A module of this program, imported when it is first asked for."""
+    if name not in OURS:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    import_ours("backends.before_numpy")  # BLAS kernels and threads
+    return import_ours(name)
