@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from exercises import solutions
+from proof import enumerate as enumerate_
 from proof.cases import LOOP_CASES, RULE_CASES, Case
 from proof.command import describe
-from proof.enumerate import Undecidable, branches, format_row, in_line, take
-from proof.prove import TOLERANCE, prove, tokens_of
+from proof.enumerate import Undecidable, branches, distribution, format_row, in_line, take
+from proof.prove import TOLERANCE, prove, round_of, tokens_of
 from sampling import SamplingParams
 
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
@@ -162,16 +163,25 @@ def check_two_drafts_8(answer: Callable) -> str:
 
 
 def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
-    """Raise WrongAnswer unless a rule or loop is exact in all cases, and then, unless there is
-    nothing to remark: it gains as many tokens as verify. Returns what `prove` says of each.
+    """Raise WrongAnswer unless a rule or loop is exact in all cases, draws no random numbers of its
+    own, and then, unless there is nothing to remark: it gains as many tokens as verify. Returns
+    what `prove` says of each.
     """
+
+    @wraps(function)  # with its parameters
+    def watched(*arguments, **given):
+        result = function(*arguments, **given)
+        if enumerate_.current and enumerate_.current.symbolic:
+            enumerate_.current.stop("it draws random numbers of its own, not by sample and accept")
+        return result
+
     results = []
     for case in cases:
-        result = prove(function, [case])
-        require(result["verdict"] != "undecidable", result["reason"] or "")
+        result = prove(watched, [case])
         if result["verdict"] == "wrong":
             distance, text, *_ = describe(result).splitlines()
             raise WrongAnswer(distance.partition("WRONG. ")[2] + text)
+        require(result["verdict"] == "exact", result["reason"] or result["verdict"])
         results.append(result)
     for result in results:
         remarks = "; ".join(result["remarks"])
@@ -179,8 +189,27 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [result["cases"][0] for result in results]
 
 
+def check_empty_draft(answer: Callable) -> None:
+    """Raise WrongAnswer unless a rule samples its token from p where nothing is drafted."""
+    for p, _ in PAIRS:
+        nothing = np.empty((0, len(p)))
+
+        def run(rng):
+            result = answer([], p[None].copy(), nothing, rng.sample, rng.accept)
+            return round_of(result, [], len(p), rng.stop)[0]
+
+        try:
+            found = distribution(run)
+        except Undecidable as problem:
+            raise WrongAnswer(f"where the draft is empty, {problem}") from None
+        row = [found.get(token, 0.0) for token in range(len(p))]
+        problem = f"where the draft is empty, {format_row(row)} comes out, expected p = "
+        require(np.allclose(row, p, 0, 1e-6), problem + format_row(p))
+
+
 def check_verify_4(answer: Callable) -> str:
     found = referee(answer, RULE_CASES)[-1]
+    check_empty_draft(answer)
     return f"of {found['K']} draft tokens it keeps {found['kept']:.2f} on average"
 
 
@@ -189,26 +218,69 @@ def check_block_9(answer: Callable) -> str:
         kept, most = found["kept"], found["kept_at_most"]
         problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
         require(kept > most - TOLERANCE, f"the distribution is right, but {problem}")
+    check_empty_draft(answer)
     figures = f"{found['kept']:.2f} on average, the token rule {found['kept_by_verify']:.2f}"
     return f"of {found['K']} draft tokens it keeps {figures}"
 
 
+class Supervised:
+    """A model of a loop, which stops the loop where it reads what its docstring rules out.
+
+    text: what was read last. most: how many ids a text may have. once: whether no text may be read
+    twice. drafting: of the target, the draft model: it must have read the text that is checked
+    """
+
+    def __init__(self, model, role, most=None, once=False, drafting=None):
+        self.model, self.role, self.most, self.once = model, role, most, once
+        self.drafting, self.text, self.read = drafting, [], set()
+
+    def __call__(self, new_ids, *cache):
+        if not len(new_ids):
+            self.stop("nothing: expected the ids that its cache lacks")
+        rows = self.model(new_ids, *cache)
+        self.text = text = [*(cache[0].ids if cache else new_ids)]
+        beginnings = {tuple(text[:n]) for n in range(len(text), len(text) - len(new_ids), -1)}
+        if self.drafting:
+            other, self.drafting.text = self.drafting.text, []  # it may draft nothing next time
+            if any(a != b for a, b in zip(text, other)):
+                self.stop(f"{text}, and the draft model {other}: is there a hole, or a stale end?")
+            if len(text) > self.most:
+                self.stop(f"{text}, of {self.most + 1} at the end: expected room for its own token")
+        if self.once and (again := beginnings & self.read):
+            self.stop(f"{[*min(again)]} again: expected that its cache keeps what is certain")
+        self.read |= beginnings
+        return rows
+
+    def stop(self, problem):
+        self.model.stop(f"the {self.role} reads {problem}")
+
+
+def check_loop(answer: Callable, once: bool = False) -> None:
+    """Raise WrongAnswer unless a loop is exact, leaves the ids of its caller alone, and its models
+    read what they should (Supervised; once: each token once).
+    """
+
+    @wraps(answer)  # with its parameters
+    def supervised(target, draft_model, ids, n_tokens, K, **given):
+        prompt = [*ids]
+        draft_model = Supervised(draft_model, "draft model", once=once)
+        most = len(ids) + n_tokens - 1
+        checking = Supervised(target, "target", most, once, draft_model)
+        text = answer(checking, draft_model, ids, n_tokens, K, **given)
+        if ids != prompt:
+            target.stop(f"it changes its argument ids, from {prompt} to {ids}")
+        return text
+
+    referee(supervised, LOOP_CASES)
+
+
 def check_speculative_5(answer: Callable) -> str:
-    referee(answer, LOOP_CASES)
+    check_loop(answer)
     return ""
 
 
 def check_cached_6(answer: Callable) -> str:
-    @wraps(answer)  # with its parameters
-    def counted(target, draft_model, ids, n_tokens, K, **named):
-        text = answer(target, draft_model, ids, n_tokens, K, **named)
-        most = len(ids) + K + (target.passes - 1) * (K + 1)  # in the first round, in later ones
-        for role, model in (("target", target), ("draft model", draft_model)):
-            if model.n_read > most:  # a WrongAnswer would count as the answer's error
-                raise Undecidable(f"the {role} reads {model.n_read} tokens, not {most}")
-        return text
-
-    referee(counted, LOOP_CASES)
+    check_loop(answer, once=True)
     return ""
 
 

@@ -162,6 +162,18 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("return len(draft),", "len(draft),"),
         ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
+        "a draft must not be empty": (
+            "where the draft is empty, it raised UnboundLocalError",
+            ("len(draft), sample(p[len(draft)])", "i + 1, sample(p[i + 1])"),
+        ),
+        "after an empty draft the likeliest": (
+            "where the draft is empty, [1, 0, 0] comes out, expected p = [0.5, 0.3, 0.2]",
+            ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
+        ),
+        "a coin of its own": (
+            "random numbers of its own",
+            ("accept(p[i][x] / q[i][x])", "random.random() < p[i][x] / q[i][x]"),
+        ),
     },
     "block_9": {
         "the residual of tokens": (
@@ -180,8 +192,23 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
         "K + 1 drafts": ("does it draft too many", ("min(K,", "min(K + 1,")),
         "more tokens than asked for": (
-            "it returns up to 2 tokens for n_tokens = 1",
+            "the target reads [0, 0], of 2 at the end: expected room for its own token",
             ("n_tokens - len(text) - 1)", "max(n_tokens - len(text) - 1, 1))"),
+        ),
+        "no room beside the draft, which is cut": (
+            "expected room for its own token",
+            ("n_tokens - len(text) - 1)", "n_tokens - len(text))"),
+            ("x == end", "x == end or len(text) == n_tokens"),
+        ),
+        "the ids of the caller grow": (
+            "it changes its argument ids, from [0] to [0, 0]",
+            ("text.append(x)", "text.append(x) or ids.append(x)"),
+            ("ids + text + draft)[-1]", "ids + draft)[-1]"),
+            ("target(ids + text + draft)", "target(ids + draft)"),
+        ),
+        "drafts from a generator of its own": (
+            "random numbers of its own",
+            ("sample(q[-1])", "random.choices(range(len(q[-1])), q[-1])[0]"),
         ),
         "replaced in place": (
             "Total variation distance",
@@ -201,13 +228,37 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
     },
     "cached_6": {
-        "all is read again": ("WRONG: the target reads", ("len(ids + text) - 1", "0")),
+        "all is read again": ("reads [2] again: expected", ("len(ids + text) - 1", "0")),
         "a rejected draft stays": (
-            "IndexError",
+            "is there a hole, or a stale end?",
             ("        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]\n", ""),
         ),
+        "nothing is read": (
+            "the draft model reads nothing: expected the ids that its cache lacks",
+            ("q.append(draft_model(unread,", "q.append(draft_model(unread[:-1],"),
+        ),
+        "the target's cache is stale": (
+            "and the draft model [2, 1, 0]: is there a hole, or a stale end?",
+            ("target_cache.ids[n_certain:], ", ""),
+        ),
+        "the draft model is one token behind": (
+            "the target reads [0, 1, 2, 0, 1, 1, 2, 0], and the draft model [0, 1, 2, 1, 1, 2]:",
+            (
+                "            unread = (ids + text + draft)[len(draft_cache.ids) :]",
+                "            n = len(ids + text + draft) - 1 if text else len(draft_cache.ids)\n"
+                "            unread = (ids + text + draft)[n:]",
+            ),
+        ),
+        "the draft's cache is new in each round": (
+            "the draft model reads [2] again: expected that its cache keeps what is certain",
+            ("draft, q = [], []", "draft, q, draft_cache = [], [], SimpleNamespace(ids=[])"),
+        ),
+        "the draft's cache is cut one too many": (
+            "the draft model reads [2, 1] again",
+            ("draft_cache.ids[n_certain:]", "draft_cache.ids[max(n_certain - 1, 0) :]"),
+        ),
         "the draft's cache forgets one": (
-            "without ids",
+            "the draft model reads [2, 1] again",
             (", draft_cache.ids[n_certain:]", "\n        del draft_cache.ids[-1:]"),
         ),
         "one cache for both": (
@@ -229,7 +280,7 @@ WRONG = {
         "a larger p at last": ("it does not end", waits_for_a_larger_p),
     },
     "block_9": {"the token rule": ("tokens, expected", right.verify_4)},
-    "cached_6": {"a stale cache of the draft": ("from a stale cache", STALE_DRAFT)},
+    "cached_6": {"a stale cache of the draft": ("reads [2, 1] again", STALE_DRAFT)},
 }
 for exercise, slips in EDITS.items():
     for slip, (said, *pieces) in slips.items():
