@@ -43,9 +43,9 @@ def one_token_3(p, q, sample, accept):
 def verify_4(draft, p, q, sample, accept):
     """Verify k drafted tokens. Return (how many of them are accepted, the token that follows).
 
-    draft: k tokens. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1, n_vocab]; p[i] is
-    the target's distribution after draft[:i]. sample(p[i]) returns a token; accept(r) is True with
-    probability r. The accepted tokens and the token that follows have the target's distribution. At
+    draft: k tokens, perhaps none. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1,
+    n_vocab]; p[i] is the target's distribution after draft[:i]. sample(p[i]) returns a token;
+    accept(r) is True with probability r. The accepted tokens and the token that follows have the target's distribution. At
     each place, drafts are kept as often as any rule for one token can keep them (exercise 3).
     """
     raise NotImplementedError
@@ -56,20 +56,20 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     fewer if the token `end` comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
-    of the token after ids[: i + 1]. Draft at most K tokens a round, and call the target once a
-    round. sample(p) -> token, accept(r) -> bool. The text has the target's distribution.
+    of the token after ids[: i + 1]. Draft at most K tokens a round, and fewer where the text has no
+    room for them and a token of the target's own. Call the target once a round. Leave `ids` as they
+    are. sample(p) -> token, accept(r) -> bool. The text has the target's distribution.
     """
     raise NotImplementedError
 
 
 def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """speculative_5 with a cache for each model: each model reads a token once, unless the token
-    was rejected. (In the last rounds, where drafts are shorter, the target may read a few again.)
+    """speculative_5 with a cache for each model: no model reads the same text twice.
 
-    target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return a
-    row for each new id. cache.ids is a list of what the model has read. Cut rejected tokens off its
-    end, and feed only what it lacks; but rows come from this call only. After the first round, with
-    one new token that replaced a rejected one:
+    target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return
+    as many rows as there are new_ids, at least one. cache.ids is a list of what the model has read.
+    Cut rejected tokens off its end, and feed only what it lacks. The target after a first round
+    with one new token, which replaced a rejected one:
 
         text                 [5, 6, 7, 9]
         cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
