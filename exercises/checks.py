@@ -203,8 +203,8 @@ def check_empty_draft(answer: Callable) -> None:
         except Undecidable as problem:
             raise WrongAnswer(f"where the draft is empty, {problem}") from None
         row = [found.get(token, 0.0) for token in range(len(p))]
-        problem = f"where the draft is empty, {format_row(row)} comes out, expected p = "
-        require(np.allclose(row, p, 0, 1e-6), problem + format_row(p))
+        found_row = f"where the draft is empty, {format_row(row)} comes out"
+        require(np.allclose(row, p, 0, 1e-6), f"{found_row}, expected p = {format_row(p)}")
 
 
 def check_verify_4(answer: Callable) -> str:

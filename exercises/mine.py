@@ -45,8 +45,9 @@ def verify_4(draft, p, q, sample, accept):
 
     draft: k tokens, perhaps none. q: [k, n_vocab]; draft[i] was sampled from q[i]. p: [k + 1,
     n_vocab]; p[i] is the target's distribution after draft[:i]. sample(p[i]) returns a token;
-    accept(r) is True with probability r. The accepted tokens and the token that follows have the target's distribution. At
-    each place, drafts are kept as often as any rule for one token can keep them (exercise 3).
+    accept(r) is True with probability r. The accepted tokens and the token that follows have the
+    target's distribution. At each place, drafts are kept as often as any rule for one token can
+    keep them (exercise 3).
     """
     raise NotImplementedError
 
@@ -64,12 +65,12 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """speculative_5 with a cache for each model: no model reads the same text twice.
+    """speculative_5 with a cache for each model: no model reads a token of the text twice.
 
-    target(new_ids, cache) and draft_model(new_ids, cache) append new_ids to cache.ids, and return
-    as many rows as there are new_ids, at least one. cache.ids is a list of what the model has read.
-    Cut rejected tokens off its end, and feed only what it lacks. The target after a first round
-    with one new token, which replaced a rejected one:
+    target(new_ids, cache) and draft_model(new_ids, cache) append new_ids (one or more) to
+    cache.ids, and return a row for each of them, the last row for what follows them all. cache.ids
+    is a list of what the model has read. Cut rejected tokens off its end, and feed only what it
+    lacks. The target after a first round with one new token, which replaced a rejected one:
 
         text                 [5, 6, 7, 9]
         cache.ids before     [5, 6, 7, 8, 8]     8, 8 was drafted, and 9 replaced the first 8
