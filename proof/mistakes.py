@@ -46,7 +46,8 @@ class Mistake:
     changes: {function: {right source: wrong source}}
     caught_by: the test that fails with it, as path::name
     cost: what it costs, if its distribution is right or as good as right
-    prompt, stop: of a text by the included models
+    prompt, stop, seed: of a text by the included models
+    example: Python in which it shows, where no text can
     n_tokens, K, n_free, draft_seed: of the texts that `measure` enumerates; n_free is the room
         behind the prompt. If there is a `stop`, a token ends them
     grammar: whether the target stands behind a Grammar
@@ -62,6 +63,8 @@ class Mistake:
     to_probs: SamplingParams = SamplingParams(1.0)
     prompt: str = "Once upon a time"
     stop: str = ""
+    seed: int = 123
+    example: str = ""
     n_tokens: int = 3
     K: int = 2
     n_free: int = 4
@@ -197,7 +200,8 @@ MISTAKES = {
         seen_in=f"jaymody/speculative-sampling#5, {FEIFEIBEAR}/ec08458ac0/sampling/utils.py",
         caught_by="tests/test_sampling.py::test_residual_by_hand_and_when_rounding_leaves_none",
         changes={sampling.residual: {"rest / total if total > 0 else p": "rest / total"}},
-        cost="a crash where a coin meets a rounding error: too rare in float64 to be seen here",
+        cost="a crash where a coin meets a rounding error: too rare in float64 for any text here",
+        example="residual(p=np.array([0.25, 0.75]), q=np.array([0.25, np.nextafter(0.75, 1)]))",
     ),
     "filter-on-draft-only": Mistake(
         what="temperature, top-k and top-p reach the draft model, and never the target",
@@ -211,6 +215,7 @@ MISTAKES = {
         caught_by=PERFECT,
         changes={propose: {"self.to_probs(": "SamplingParams(1.0)("}},
         to_probs=SamplingParams(0.7, top_k=2),
+        draft_seed=1,  # the target itself: without the mistake all is accepted
         cost="the draft model proposes what the target has ruled out",
     ),
     "ratio-of-raw-q": Mistake(
@@ -255,6 +260,7 @@ MISTAKES = {
         caught_by="tests/proof/test_mistakes.py::test_a_grammar_may_begin_inside_a_draft",
         changes={Grammar.read: {"ids[:end]": "ids[: len(ids) - n_last + 1]"}},
         prompt="There was once a king who was brave",
+        seed=8,
         grammar=True,
     ),
     "stale-cache": Mistake(
@@ -295,6 +301,7 @@ MISTAKES = {
         },
         n_tokens=4,  # room for a full accept and another draft after it
         K=1,
+        draft_seed=8,  # of which much is accepted
         cost="the draft model guesses from a text with holes",
     ),
     "end-ignored": Mistake(
@@ -304,7 +311,7 @@ MISTAKES = {
         "LostRuins/koboldcpp#1276",
         caught_by="tests/test_sampling.py::test_the_end_may_lie_anywhere_in_an_accepted_run",
         changes={loop: {"break": "pass"}},
-        stop="sun",
+        stop=",",
     ),
     "too-many-tokens": Mistake(
         what="the last round keeps all it has: up to K tokens more than were asked for",
@@ -462,7 +469,7 @@ def measure(mistake: Mistake) -> dict[str, Any]:
 
 # ---------------------------------------------------------------- the command
 
-WIDTH, N_TOKENS, K, SEED = 100, 60, 4, 123  # of what is printed, and of the texts by the models
+WIDTH, N_TOKENS, K = 100, 60, 4  # of what is printed, and of the texts by the models
 
 
 def mistakes(name: str = "") -> None:
@@ -483,7 +490,7 @@ def mistakes(name: str = "") -> None:
     say(f"{name}: {mistake.what}.")
     print(*changed_lines(mistake), "", sep="\n")
     show_distance(mistake)
-    show_texts(mistake)
+    (show_example if mistake.example else show_texts)(mistake)
     say(f"Seen in {mistake.seen_in}.")
     say(f"Caught by {mistake.caught_by}.")
 
@@ -512,6 +519,14 @@ def show_distance(mistake: Mistake) -> None:
         say(f"The cost: {mistake.cost}.")
 
 
+def show_example(mistake: Mistake) -> None:
+    """Print what the example of a mistake gives without it and with it."""
+    print(f"\n{mistake.example}")
+    for label, made in (("Right", replace(mistake, changes={})), ("Wrong", mistake)):
+        with making(made):
+            print(f"{label}: {eval(mistake.example, {'np': np, **vars(sampling)})}")
+
+
 def show_texts(mistake: Mistake) -> None:
     """Print a text by the included models without the mistake and one with it, from the same random
     numbers.
@@ -527,7 +542,7 @@ def show_texts(mistake: Mistake) -> None:
         try:
             with making(made):
                 rounds = begin(
-                    "speculative", target, draft, encoder, ids, N_TOKENS, K=K, seed=SEED,
+                    "speculative", target, draft, encoder, ids, N_TOKENS, K=K, seed=mistake.seed,
                     to_probs=mistake.to_probs, stop=mistake.stop, verification=mistake.verification,
                 )  # fmt: skip
                 result = decode(rounds, encoder)
@@ -535,7 +550,8 @@ def show_texts(mistake: Mistake) -> None:
             say(f"{label}: it fails, {type(error).__name__}: {error}")
             return
         texts.append(result["token_ids"])
-        print(f"\n{label}, {result['tokens_per_target_pass']:.2f} tokens per pass of the target:")
+        figures = f"{len(texts[-1])} tokens, {result['tokens_per_target_pass']:.2f} per pass"
+        print(f"\n{label}, {figures} of the target:")
         print(result["text"])
     n = first_difference(*texts)
     print("\nThe two are the same." if n is None else f"\nThey differ from token {n} on.")

@@ -15,6 +15,7 @@ from proof.mistakes import (
     edited,
     making,
     measure,
+    mistakes,
     sample_again,
     sample_and_keep,
 )
@@ -60,7 +61,8 @@ def test_code_that_moved_is_noticed():
 
 
 def unchanged(mistake: Mistake) -> Mistake:
-    return replace(mistake, what="", seen_in="", caught_by="", cost="", changes={}, helpers={})
+    words = dict.fromkeys(("what", "seen_in", "caught_by", "cost", "example"), "")
+    return replace(mistake, changes={}, helpers={}, seed=0, **words)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +133,20 @@ def test_a_mistake_is_shown_at_work(program):
     assert right.splitlines()[0] != wrong.splitlines()[0] and "They differ from token" in wrong
     failing = program("mistakes", "divide-by-temperature-0")
     assert failing.code == 0 and "Wrong: it fails, ValueError" in failing.out
+
+
+@pytest.mark.slow
+@each
+def test_it_shows(name, capsys):
+    """In the toy by another distribution or fewer tokens gained, and in a text or an example."""
+    mistake = MISTAKES[name]
+    found, right = measure(mistake), measure(replace(mistake, changes={}))
+    differs = bool(found["problem"]) or found["distance"] > 1e-3
+    assert differs or found["kept"] < right["kept"] - 0.05 or mistake.example
+    mistakes(name)
+    shown = capsys.readouterr().out
+    right_text, wrong_text = shown.partition("\nRight")[2].split("\nWrong", 1)
+    assert "The two are the same" not in shown and right_text != wrong_text
 
 
 def test_an_unknown_name_is_one_line(program):
