@@ -179,7 +179,7 @@ class KVCache:
         out = xp.empty(q.shape, dtype=q.dtype)
 
         def attend_heads(a, b):  # heads a to b
-            out[a:b] = dot_product_attention(q[a:b], keys[a:b], values[a:b], xp)
+            out[a:b] = self.backend.dot_product_attention(q[a:b], keys[a:b], values[a:b], xp)
 
         # each thread takes some of the heads; one takes all of them if there are few scores
         if n_new:  # no maximum of no scores
@@ -198,7 +198,7 @@ class KVCache:
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """A GPT-2 ready to run: its shape, its parameters and the backend (utils.Backend).
+    """A GPT-2 ready to run: its shape, its parameters and the backend (backends/backend.py).
 
     params: {"wte", "wpe": embeddings, "blocks": [one block's], "ln_f", "head": wte transposed}
     """
@@ -258,15 +258,15 @@ class Model:
         """All blocks. attend(layer, q, k, v): as KVCache.attend."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
-            h = layer_norm(x, **block["ln_1"], epsilon=epsilon, xp=xp)
+            h = self.backend.layer_norm(x, **block["ln_1"], epsilon=epsilon, xp=xp)
             x = x + attention(h, **block["attn"], n_head=n_head, attend=partial(attend, layer))
-            h = layer_norm(x, **block["ln_2"], epsilon=epsilon, xp=xp)
+            h = self.backend.layer_norm(x, **block["ln_2"], epsilon=epsilon, xp=xp)
             x = x + mlp(h, **block["mlp"], xp=xp)
         return x
 
     def logits(self, x):  # [n_wanted, n_embd] -> [n_wanted, n_vocab]
         """The logits for these outputs of the last block, as a NumPy array."""
         epsilon, xp = self.config.epsilon, self.backend.xp
-        x = layer_norm(x, **self.params["ln_f"], epsilon=epsilon, xp=xp)
+        x = self.backend.layer_norm(x, **self.params["ln_f"], epsilon=epsilon, xp=xp)
         # the output head is the token embedding, transposed
         return self.backend.to_host(x @ self.params["head"])

@@ -4,10 +4,8 @@ weights.
 The folders themselves, their file formats and downloads, are in checkpoints/.
 """
 
-import math
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,75 +13,12 @@ import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and thread
 
 import numpy as np
 
-from backends.kernels import lay_out
-from backends.threads import on_all_threads, on_one_thread
+from backends.backend import Backend, get_backend
 from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
-from gpt2 import Config, Model, nested
-
-# ---------------------------------------------------------------- backends
-
-
-@dataclass(frozen=True)
-class Backend:
-    """The array module, and how weights are laid out: all that differs between NumPy and CuPy."""
-
-    name: str
-    xp: Any  # the array module: numpy or cupy
-    asarray: Callable  # from NumPy to this backend
-    to_host: Callable  # and back
-    lay_out: Callable  # x @ lay_out(w), for a weight w [n_in, n_out], is the product, but fast
-    synchronize: Callable  # wait until all work is done
-    # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
-    run_on_threads: Callable = on_one_thread
-
-
-def get_backend(name: str = "numpy") -> Backend:
-    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose layers' weights take
-    half the memory and are multiplied in float16. Raises ValueError if it is not to be had.
-    """
-    if name in ("cupy", "cupy-float16"):
-        return cupy_backend(half=name == "cupy-float16")
-    if name != "numpy":
-        raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
-    return Backend(
-        name="numpy",
-        xp=np,
-        asarray=np.asarray,
-        to_host=np.asarray,
-        lay_out=lay_out,
-        synchronize=nothing_to_wait_for,
-        run_on_threads=on_all_threads,
-    )
-
-
-def nothing_to_wait_for() -> None:
-    """NumPy's `synchronize`: a call has done its work when it returns."""
-
-
-def cupy_backend(half: bool) -> Backend:
-    """The Backend of CuPy; half: float16. Raises ValueError without a GPU or CuPy."""
-    try:
-        from backends import gpu
-
-        gpu.cupy.cuda.runtime.getDeviceCount()
-    except ImportError:
-        raise ValueError(
-            "backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x"
-        ) from None
-    except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
-        raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
-    return Backend(
-        name="cupy-float16" if half else "cupy",
-        xp=gpu.cupy,
-        asarray=gpu.cupy.asarray,
-        to_host=gpu.cupy.asnumpy,
-        lay_out=gpu.Half if half else gpu.cupy.asarray,
-        synchronize=gpu.synchronize,
-    )
-
+from gpt2 import Config, Model, gelu, nested
 
 # ---------------------------------------------------------------- models
 
@@ -106,9 +41,10 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
         parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)
     blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
-    if config.exact_gelu:
+    activation = backend.exact_gelu if config.exact_gelu else backend.gelu
+    if activation is not gelu:  # mlp's own
         for block in blocks:
-            block["mlp"]["activation"] = exact_gelu
+            block["mlp"]["activation"] = activation
     params = {
         "wte": wte,
         "wpe": tree["wpe"]["weight"],
@@ -117,17 +53,6 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
         "head": head,
     }
     return Model(config, params, backend)
-
-
-def exact_gelu(x, xp):  # [..., n] -> [..., n], in place of gpt2.gelu
-    # x times the probability that a standard normal number is below it, to 1e-7. NumPy has no erf:
-    # Abramowitz and Stegun (1964), 7.1.26
-    t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))
-    tail = 0.0
-    for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail = (tail + c) * t
-    tail = 0.5 * tail * xp.exp(-0.5 * x * x)  # the probability of more than |x|
-    return x * xp.where(x < 0, tail, 1 - tail)
 
 
 def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:

@@ -199,11 +199,6 @@ class Threads:
 THREADS = Threads(N_THREADS)
 
 
-def on_one_thread(function: Callable, n: int, size: int) -> None:
-    """Call function(0, n) on this thread. Called like on_all_threads, so size is not used."""
-    function(0, n)
-
-
 def on_all_threads(function: Callable, n: int, size: int) -> None:
     """Call function(start, end) for ranges that together are 0 to n, on all threads if `size`, the
     number of attention scores to compute, is above WORTH_SHARING.

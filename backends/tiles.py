@@ -31,7 +31,7 @@ from backends.threads import N_THREADS, THREADS, ceil_div
 MANY = 12  # rows: this many and more are "many rows", 2 to 11 are "a few"
 # numbers of a weight, at least, for each thread that multiplies by it: fewer are read in less time
 # than another thread takes to begin. One thread computes at least SHARE / depth results of a row,
-# with both tiles of kernels.py 512 in a product: for fewer than 501, NumPy keeps the GIL
+# with both tiles of backend.py 512 in a product: for fewer than 501, NumPy keeps the GIL
 SHARE = 1 << 18
 BUFFER = 1 << 18  # products of parts of columns that wait to be added up, in numbers
 LINE = 64  # bytes of a cache line

@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from backends.backend import get_backend, openblas_kernels
 from backends.before_numpy import N_THREADS
-from backends.kernels import openblas_kernels
-from utils import get_backend
 
 
 def processor_name() -> str:

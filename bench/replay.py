@@ -11,6 +11,7 @@ from json import dumps, loads
 
 from tqdm import tqdm
 
+from backends.backend import get_backend
 from bench.benchmark import read_list
 from bench.intervals import ratio
 from bench.table import markdown_table, number
@@ -24,7 +25,7 @@ from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
 from sampling import largest, stop_condition
-from utils import get_backend, load_models
+from utils import load_models
 
 DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
 COLUMNS = ("draft", "K", "acceptance_rate", "tokens_per_target_pass")

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
+from backends.backend import get_backend
 from checkpoints.files import sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.registry import MODELS_DIR, SIZES
 from checkpoints.search import find_folder
-from utils import get_backend, load_models
+from utils import load_models
 
 # [{"ids": of a prompt, "greedy": the tokens that OpenAI's 124M writes after it}]
 GOLDEN = Path(__file__).parents[1] / "checkpoints" / "golden_124M.json"

@@ -13,6 +13,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Any, Literal
 
+from backends.backend import get_backend
 from checkpoints.search import find_folder
 from encoder import Encoder
 from gpt2 import Model
@@ -26,7 +27,7 @@ from sampling import (
     speculative,
     stop_condition,
 )
-from utils import get_backend, load_models
+from utils import load_models
 
 Decoder = Literal["autoregressive", "speculative"]
 DECODERS: tuple[Decoder, Decoder] = ("autoregressive", "speculative")

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gpt2 import Config, KVCache, Model, layer_norm, linear
+from gpt2 import Config, KVCache, Model, linear
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Eagle(Model):
         cache.hidden[start : start + len(known)] = known
         hidden = cache.hidden[start:end]  # [n_new, n_hidden]
         epsilon, xp = self.config.epsilon, self.backend.xp
-        hidden = layer_norm(hidden, **self.params["ln_f"], epsilon=epsilon, xp=xp)
+        hidden = self.backend.layer_norm(hidden, **self.params["ln_f"], epsilon=epsilon, xp=xp)
         tokens = super().embed(new, cache)  # the target's embeddings, [n_new, n_hidden]
         x = xp.concatenate([hidden, tokens], axis=1)
         return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]

@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from gpt2 import layer_norm, mlp
+from gpt2 import mlp
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Medusa:
     def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
         """The logits of all heads, in one pass. hidden: each text's last hidden state."""
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
-        hidden = layer_norm(hidden, **params["ln_f"], epsilon=epsilon, xp=xp)
+        hidden = self.backend.layer_norm(hidden, **params["ln_f"], epsilon=epsilon, xp=xp)
         # one residual block for each place: [n_places * n_texts, n_embd]
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
         logits = self.backend.to_host(x @ params["head"])

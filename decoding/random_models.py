@@ -2,12 +2,13 @@
 
 from pathlib import Path
 
+from backends.backend import Backend
 from checkpoints.folder import CONFIGS, read_config
 from checkpoints.registry import SIZES
 from checkpoints.search import locate
 from checkpoints.tokenizer import load_encoder
 from gpt2 import Config, Model
-from utils import Backend, build_model, random_weights, require_memory
+from utils import build_model, random_weights, require_memory
 
 INCLUDED = Path(__file__).resolve().parents[1] / "models" / "17M"  # wherever the user keeps models
 

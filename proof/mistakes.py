@@ -17,6 +17,7 @@ import numpy as np
 
 import gpt2
 import sampling
+from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
 from cli.command import unknown
 from decoding.decode import begin, decode, load_pair
@@ -24,7 +25,7 @@ from decoding.text_difference import first_difference
 from proof.command import describe_wrong
 from proof.prove import examine
 from sampling import NeuralDrafter, SamplingParams
-from utils import get_backend, random_model
+from utils import random_model
 
 ROMSTO = "romsto/Speculative-Decoding/blob"
 FEIFEIBEAR = "feifeibear/LLMSpeculativeSampling/blob"

@@ -18,6 +18,7 @@ from toys import NUMPY, TINY
 
 import gpt2
 import utils
+from backends.backend import get_backend
 from checkpoints.registry import SIZES
 from decoding.batching import read_together
 from gpt2 import Config
@@ -29,7 +30,7 @@ SHAPES = [
     Config(7, 24, 4, 1, 1),
     Config(7, 24, 8, 8, 1),
 ]
-AS_LOADED = utils.get_backend()  # with its own products and threads
+AS_LOADED = get_backend()  # with its own products and threads
 
 
 @functools.cache

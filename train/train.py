@@ -35,6 +35,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: before NumPy
 import numpy as np
 from tqdm import tqdm
 
+from backends.backend import get_backend
 from checkpoints.files import sha256_of
 from checkpoints.folder import read_config, weights_files
 from checkpoints.registry import MODELS_DIR
@@ -47,7 +48,7 @@ from decoding.streams import Purpose, stream
 from encoder import END_OF_TEXT
 from gpt2 import Config, Model
 from train.grow import grow as grow_tensors
-from utils import get_backend, load_model, stored_weights
+from utils import load_model, stored_weights
 
 try:
     import torch

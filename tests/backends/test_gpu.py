@@ -12,6 +12,7 @@ from toys import NUMPY, refusal
 
 import backends
 import utils
+from backends.backend import get_backend
 from bench.machine import describe_machine
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import begin, encode_prompt
@@ -35,8 +36,7 @@ def cupy(monkeypatch):
         setattr(module, name, getattr(np, name))
     module.asnumpy = np.asarray
     runtime = types.SimpleNamespace(getDeviceCount=lambda: 1)
-    stream = types.SimpleNamespace(synchronize=lambda: None)
-    module.cuda = types.SimpleNamespace(runtime=runtime, get_current_stream=lambda: stream)
+    module.cuda = types.SimpleNamespace(runtime=runtime)
     monkeypatch.setitem(sys.modules, "cupy", module)
     forget()
     yield module
@@ -48,14 +48,13 @@ def logits(model):
 
 
 def test_float32_is_the_same_pass(cupy):
-    model = utils.random_model(CONFIG, utils.get_backend("cupy"), scale=0.1)
+    model = utils.random_model(CONFIG, get_backend("cupy"), scale=0.1)
     assert np.array_equal(logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1)))
     assert np.shares_memory(model.params["wte"], model.params["head"])
-    model.backend.synchronize()
 
 
 def test_float16_weights_in_a_float32_pass(cupy):
-    model = utils.random_model(CONFIG, utils.get_backend("cupy-float16"), scale=0.1)
+    model = utils.random_model(CONFIG, get_backend("cupy-float16"), scale=0.1)
     weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()]
     for weight in (*weights, model.params["head"]):
         assert weight.weight.dtype == np.float16
@@ -69,7 +68,7 @@ def test_layer_norm_of_what_float16_cannot_square(cupy):
     """Trained models have activations in the thousands, whose squares float16 cannot hold."""
     read = utils.random_weights(CONFIG)
     longer = lambda name: read(name) * np.float32(150_000 if name == "wpe.weight" else 1)
-    backend = utils.get_backend("cupy-float16")
+    backend = get_backend("cupy-float16")
     assert np.isfinite(logits(utils.build_model(CONFIG, longer, backend))).all()
 
 
@@ -78,17 +77,17 @@ def test_no_driver_is_one_line(cupy):
         raise Exception("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient")
 
     cupy.cuda.runtime.getDeviceCount = fail
-    message = refusal(utils.get_backend, "cupy")
+    message = refusal(get_backend, "cupy")
     assert "cudaErrorInsufficientDriver" in message and "--backend numpy" in message
 
 
 def test_cupy_that_is_not_installed(cupy, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "pip install" in refusal(utils.get_backend, "cupy")
+    assert "pip install" in refusal(get_backend, "cupy")
 
 
 def test_an_unknown_backend():
-    assert "'tpu': expected numpy, cupy or cupy-float16" in refusal(utils.get_backend, "tpu")
+    assert "'tpu': expected numpy, cupy or cupy-float16" in refusal(get_backend, "tpu")
 
 
 # ---------------------------------------------------------------- texts and figures
@@ -97,7 +96,7 @@ def test_an_unknown_backend():
 def real_gpu():
     """The backend of a GPU that CuPy finds; without one the test is skipped."""
     try:
-        return utils.get_backend("cupy")
+        return get_backend("cupy")
     except ValueError as refusal:
         pytest.skip(str(refusal))
 

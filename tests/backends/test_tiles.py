@@ -9,10 +9,10 @@ from command_line import python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends import kernels, threads, tiles
+from backends import backend, threads, tiles
 from backends.tiles import Tiles, one_row, several_rows
 
-# as kernels.lay_out cuts weights
+# as backend.lay_out cuts weights
 RULES = {"AVX-512": (64, 1024, several_rows), "others": (32, 512, one_row)}
 
 
@@ -112,20 +112,20 @@ def test_a_small_weight_is_not_shared_and_many_rows_are(monkeypatch, shared):
     ("ARMV8", 32, [1, 1, 1, 512]),
 ])  # fmt: skip
 def test_tiles_suit_the_kernels_of_openblas(monkeypatch, name, width, n_rows):
-    monkeypatch.setattr(kernels, "openblas_kernels", lambda: name)
-    cut = kernels.lay_out(np.ones((768, 768), np.float32))
+    monkeypatch.setattr(backend, "openblas_kernels", lambda: name)
+    cut = backend.lay_out(np.ones((768, 768), np.float32))
     assert cut.tiles.shape[3] == width
     assert list(map(cut.rows_at_a_time, (1, 5, 9, 512))) == n_rows
     small = np.ones((256, 256), np.float32)
-    assert kernels.lay_out(small) is small
-    monkeypatch.setattr(kernels, "openblas_kernels", lambda: None)  # another BLAS
+    assert backend.lay_out(small) is small
+    monkeypatch.setattr(backend, "openblas_kernels", lambda: None)  # another BLAS
     large = small.repeat(9, axis=0)
-    assert kernels.lay_out(large) is large
+    assert backend.lay_out(large) is large
 
 
 def test_openblas_names_the_kernels_that_the_user_has_chosen():
     """In NumPy's wheels for x86; another BLAS has no name."""
-    code = "from backends.kernels import openblas_kernels as name; print(name())"
+    code = "from backends.backend import openblas_kernels as name; print(name())"
     found = python("-c", code, environment={**os.environ, "OPENBLAS_CORETYPE": "Haswell"})
     blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"]
     is_x86 = platform.machine() in ("x86_64", "AMD64")

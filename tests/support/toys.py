@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 import utils
+from backends.backend import get_backend
 from encoder import END_OF_TEXT, byte_symbols
 from gpt2 import Config
 
 TINY = Config(n_vocab=259, n_ctx=24, n_embd=16, n_head=2, n_layer=2)
 # NumPy's own products, on one thread
 NUMPY = dataclasses.replace(
-    utils.get_backend(),
+    get_backend(),
     lay_out=np.asarray,
     run_on_threads=lambda function, n, size: function(0, n),
 )

@@ -1,0 +1,121 @@
+"""What differs between computing with NumPy and on a GPU: Backend, and how to get one."""
+
+import ctypes
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
+
+import numpy as np
+
+import gpt2
+from backends.threads import on_all_threads
+from backends.tiles import Tiles, one_row, several_rows
+
+# a smaller weight stays in a core's cache, where NumPy's own product of one row is the fastest
+SMALL = 100_000  # numbers
+# OpenBLAS's kernels that do not pack small products
+AVX512 = ("SkylakeX", "Cooperlake", "SapphireRapids")
+
+
+def on_one_thread(function: Callable, n: int, size: int) -> None:
+    """Call function(0, n): the run_on_threads of arrays that need no threads."""
+    function(0, n)
+
+
+def exact_gelu(x, xp):  # [..., n] -> [..., n], in place of gpt2.gelu
+    # x times the probability that a standard normal number is below it, to 1e-7. NumPy has no erf:
+    # Abramowitz and Stegun (1964), 7.1.26
+    t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))
+    tail = 0.0
+    for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
+        tail = (tail + c) * t
+    tail = 0.5 * tail * xp.exp(-0.5 * x * x)  # the probability of more than |x|
+    return x * xp.where(x < 0, tail, 1 - tail)
+
+
+@dataclass(frozen=True)
+class Backend:
+    """The array module, how weights are multiplied and work is shared, and the parts of a block of
+    which a backend may bring a faster form: all that differs between NumPy and CuPy. The parts
+    themselves are defined in gpt2.py, exact_gelu above.
+    """
+
+    name: str
+    xp: Any  # the array module: numpy or cupy
+    asarray: Callable  # from NumPy to this backend
+    to_host: Callable  # and back
+    lay_out: Callable  # x @ lay_out(w), for a weight w [n_in, n_out], is the product, but fast
+    # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
+    run_on_threads: Callable = on_one_thread
+    layer_norm: Callable = gpt2.layer_norm
+    dot_product_attention: Callable = gpt2.dot_product_attention
+    gelu: Callable = gpt2.gelu
+    exact_gelu: Callable = exact_gelu
+
+
+def get_backend(name: str = "numpy") -> Backend:
+    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose layers' weights take
+    half the memory and are multiplied in float16. Raises ValueError if it is not to be had.
+    """
+    if name in ("cupy", "cupy-float16"):
+        return cupy_backend(name)
+    if name != "numpy":
+        raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
+    return Backend(name, np, np.asarray, np.asarray, lay_out, on_all_threads)
+
+
+def cupy_backend(name: str) -> Backend:
+    """The Backend "cupy" or "cupy-float16". Raises ValueError without a GPU or CuPy."""
+    try:
+        from backends import gpu
+
+        gpu.cupy.cuda.runtime.getDeviceCount()
+    except ImportError:
+        raise ValueError(
+            "backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x"
+        ) from None
+    except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
+        raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
+    cupy, half = gpu.cupy, name == "cupy-float16"
+    return Backend(name, cupy, cupy.asarray, cupy.asnumpy, gpu.Half if half else cupy.asarray)
+
+
+# ---------------------------------------------------------------- NumPy's products
+
+
+@cache
+def openblas_kernels() -> str | None:
+    """The name of the kernels that OpenBLAS runs here, such as "SkylakeX" or "Haswell". None if
+    NumPy has another BLAS, such as Apple's Accelerate, or if its library cannot be asked.
+    """
+    # dlsym looks into the libraries that this one needs; Windows does not, so name the wheel's DLL
+    library = np.linalg._umath_linalg.__file__
+    if sys.platform == "win32":
+        libraries = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll")
+        library = next(map(str, libraries), library)
+    functions = ctypes.CDLL(library)
+    for name in ("openblas_get_corename", "scipy_openblas_get_corename"):
+        for suffix in ("", "64_"):  # of a build whose integers have 64 bits
+            if hasattr(functions, name + suffix):
+                get_corename = functions[name + suffix]
+                get_corename.restype = ctypes.c_char_p
+                return get_corename().decode()
+    return None
+
+
+def lay_out(weight: np.ndarray) -> Any:
+    """Return what `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels;
+    the array itself if it is small, or if this is another BLAS, of which nothing is known.
+    """
+    kernels = openblas_kernels()
+    if kernels is None or weight.size < SMALL:
+        return weight
+    if kernels in AVX512:
+        return Tiles(weight, width=64, max_depth=1024, rows_at_a_time=several_rows)
+    return Tiles(weight, width=32, max_depth=512, rows_at_a_time=one_row)
