@@ -1,0 +1,79 @@
+"""Several candidates for a place, and trees of them: a rule to read and to prove. No loop of this
+project drafts trees; docs/trees.md says when they pay.
+
+python main.py prove decoding/candidates.py:verify_tree
+"""
+
+import numpy as np
+
+from sampling import residual
+
+
+def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, n_vocab]
+    """Walk down a tree of drafted tokens as far as they are accepted, then sample one (SpecInfer,
+    arXiv 2305.09781). Returns (the accepted nodes from the first place on, the token that follows).
+
+    tokens[i], at node i, is a candidate for the place after node parents[i], or after the text if
+    that is -1. A node comes after its parent, and siblings in the order in which they were drafted.
+    p[0] is the target's distribution after the text, p[i + 1] after node i. q[i] is what tokens[i]
+    was sampled from, given its elder siblings: the same for all of them, or without the tokens that
+    they have (Sequoia, arXiv 2402.12374), or one-hot, if the likeliest ones were chosen.
+
+    Claim: at each place the token has the distribution p. The target still owes `rest`, at first p.
+    If no candidate is left, the token is sampled from it. Otherwise let the claim be true for fewer
+    candidates, and x be the next one. As in `sampling.verify`,
+
+        P(x is drafted and accepted)  =  min(rest(x), q(x))
+        P(x comes out later)          =  P(rejected) residual(x)  =  max(0, rest(x) - q(x))
+
+    because the residual is what the younger siblings are tried against. (It does not depend on the
+    token that was rejected. So they may, and the claim holds for them whatever it was.) The two add
+    up to rest(x). The children of an accepted node are candidates for the place after it.
+    """
+    path, last, rest = [], -1, p[0]
+    for node, token in enumerate(tokens):
+        if parents[node] != last:
+            continue  # a younger sibling of an accepted node, or below a rejected one
+        if rng.accept(rest[token] / q[node, token]):
+            path.append(node)
+            last, rest = node, p[node + 1]
+        else:
+            rest = residual(rest, q[node])
+    return path, rng.sample(rest)
+
+
+def acceptance(p, q, k, again=True):  # [n_vocab], [n_vocab] -> float
+    """The probability that `verify_tree` accepts one of k candidates for a place, each sampled from
+    q; if not `again`, from q without those before it.
+
+    >>> p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    >>> [round(acceptance(p, q, k, again), 4) for k, again in ((1, True), (2, True), (2, False))]
+    [0.6, 0.76, 0.9]
+    """
+    accepted = np.minimum(p, q).sum()
+    if k == 1:
+        return float(accepted)
+    rest, rejected = residual(p, q), np.maximum(q - p, 0)
+    if again:
+        return float(accepted + rejected.sum() * acceptance(rest, q, k - 1))
+    for token in np.flatnonzero(rejected):
+        if (left := 1 - q[token]) > 0:  # 0: there is no other candidate
+            others = np.where(np.arange(len(q)) == token, 0, q) / left
+            accepted += rejected[token] * acceptance(rest, others, k - 1, again)
+    return float(accepted)
+
+
+def best_acceptance(p, q, k):  # [n_vocab], [n_vocab] -> float
+    """The most that any exact rule accepts of k candidates sampled from q independently: 1 plus the
+    least p(H) - q(H)^k of all sets H of tokens (arXiv 2502.18779).
+
+    The tokens of the best H have a smaller p / q than all others, because a convex function, here
+    s^k, lies above its tangents. So the beginnings of one order are enough.
+
+    >>> p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    >>> round(best_acceptance(p, q, 1), 4), round(best_acceptance(p, q, 2), 4)
+    (0.6, 0.84)
+    """
+    possible = np.flatnonzero(q)
+    order = possible[np.argsort(p[possible] / q[possible])]
+    return float(1 + min(0, (p[order].cumsum() - q[order].cumsum() ** k).min()))
