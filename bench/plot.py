@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from html import escape
 
-from bench.table import CASE, HEADINGS, label
+from bench.table import CASE, HEADINGS, is_told_apart, label
 
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
 DASHES = ("none", "7 5", "2 4")  # of the temperatures, the highest first
@@ -51,7 +51,7 @@ def axes(Ks: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str
 
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file. A marker is hollow where
-    the table withholds the speedup.
+    the speedup is not told apart from 1.
     """
     Ks = sorted({row["K"] for row in rows})
     drafts = list(dict.fromkeys((row["target"], row["draft"], row["verification"]) for row in rows))
@@ -82,14 +82,14 @@ def draw(rows: list[dict]) -> str:
                 low, high = map(y_of, row["intervals"]["speedup"])
                 bar = f'x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
                 parts.append(f'<line class="bar" stroke="{colour}" {bar}/>')
-            parts.append(marker(x, y, colour, row["speedup"] is None))
+            parts.append(marker(x, y, colour, not is_told_apart(row)))
         x, y = LEFT + COLUMN * (i % 2), legend_y + ROW * (i // 2)
         parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
         parts.append(marker(x + 20, y, colour, False))
         parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
     y = legend_y + ROW * ((len(lines_of(rows)) + 1) // 2)
     parts.append(marker(LEFT + 20, y, "#7a7f87", True))
-    words = "withheld in the table. Bars: 95 % intervals over prompts"
+    words = "not told apart from 1. Bars: 95 % intervals over prompts"
     parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
     height, width = y + 30, RIGHT + 60
     title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()

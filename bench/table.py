@@ -1,5 +1,6 @@
 """The rows of a benchmark as a Markdown table."""
 
+import math
 from collections import Counter
 from operator import itemgetter
 
@@ -22,8 +23,8 @@ HEADINGS = {
 CASE = ["target", "draft", "temperature", "verification", "batch_size", "K"]
 LEGEND = """\
 - plain, tok/s: tokens per second of all texts without and with drafts
-- speedup: tok/s over plain, with its 95 % interval over prompts; bold: the fastest K, which luck
-  helps to choose, unless its speedup is withheld
+- speedup: tok/s over plain, with its 95 % interval over prompts; ≈ 1: the interval contains 1, so
+  the two are not told apart; bold: the fastest K, which luck helps to choose, if it is
 - per pass: tokens per pass of the target
 - a: the acceptance rate. c, v: the time to draft a token, and of the target's pass over K + 1
   tokens, in passes over one
@@ -50,12 +51,20 @@ def cell(row: dict, column: str, best: list[dict]) -> str:
     if column == "speedup" and row["speedup"]:
         low, high = row["intervals"]["speedup"]
         text = f"{number(row['speedup'])} [{number(low)}, {number(high)}]"
+        if not is_told_apart(row):
+            return f"{text} ≈ 1"
         return f"**{text}**" if row in best else text
     return number(row[column])
 
 
+def is_told_apart(row: dict) -> bool:
+    """Return whether a row has a speedup whose interval does not contain 1."""
+    low, high = row["intervals"]["speedup"] or (0, math.inf)
+    return row["speedup"] is not None and not low <= 1 <= high
+
+
 def fastest(rows: list[dict]) -> list[dict]:
-    """Return the fastest row of each case that has several K, whether its speedup is withheld or
+    """Return the fastest row of each case that has several K, whether it is told apart from 1 or
     not: of slower ones, none is the fastest.
     """
     cases: dict[tuple, list[dict]] = {}

@@ -44,7 +44,6 @@ def test_a_row_from_known_runs():
 
 
 WITHHELD = {
-    "contains 1": (SLOW, [[run_of(s)] for s in (2.0, 20.0, 8.0, 7.0, 9.0, 8.5)], False),
     "too few prompts": (SLOW[:5], QUICK[:5], False),
     "a bug": (SLOW, QUICK, True),
 }
@@ -56,6 +55,13 @@ def test_a_speedup_is_withheld(reason):
     found = make_row(plain, runs, 3, bug)
     assert found["speedup"] is None and reason in found["withheld"]["speedup"]
     assert found["predicted"] is not None
+
+
+def test_a_speedup_whose_interval_contains_1_is_a_figure_too():
+    runs = [[run_of(s)] for s in (2.0, 20.0, 8.0, 7.0, 9.0, 8.5)]
+    found = make_row(SLOW, runs, 3)
+    low, high = found["intervals"]["speedup"]
+    assert low < 1 < high and found["speedup"] == 48 / 54.5 and not found["withheld"]
 
 
 @pytest.mark.parametrize("v, published", [(1.2, True), (0.98, True), (0.85, False)])

@@ -32,7 +32,11 @@ def row(draft="eagle", K=2, speedup=1.5, weights="checkpoint", **more):
 
 
 def withheld(**more):
-    return row(speedup=None, withheld={"speedup": "its interval contains 1"}, **more)
+    return row(speedup=None, withheld={"speedup": "a bug"}, **more)
+
+
+def near_1(speedup=1.02, **more):
+    return row(speedup=speedup, intervals={"speedup": (0.9, 1.1)}, **more)
 
 
 def test_cells_and_the_fastest_K_of_each_draft_in_bold():
@@ -42,12 +46,20 @@ def test_cells_and_the_fastest_K_of_each_draft_in_bold():
     assert [cell.strip() for cell in table[0]][:5] == ["draft", "K", "plain", "tok/s", "speedup"]
     cells = [row[4].strip() for row in table[2:]]
     assert cells == ["1.50 [1.40, 1.60]", "**1.60 [1.40, 1.60]**", "1.50 [1.40, 1.60]", "–"]
-    assert "- speedup –: its interval contains 1 (1 of 4 rows)" in lines
+    assert "- speedup –: a bug (1 of 4 rows)" in lines
 
 
-def test_no_K_is_bold_where_one_that_is_withheld_is_faster():
+def test_every_interval_is_printed_and_one_that_contains_1_is_marked():
+    text = to_markdown([near_1(K=1), near_1(speedup=1.0, K=2), row(K=3, speedup=0.9)])
+    assert "| 1.02 [0.900, 1.10] ≈ 1 " in text and "| 1.00 [0.900, 1.10] ≈ 1 " in text
+    assert "**" not in text and "–" not in text  # the fastest is no faster than plain decoding
+
+
+def test_no_K_is_bold_where_one_that_is_not_told_apart_is_faster():
     slower = [row(K=K, speedup=0.9) for K in (4, 5)]
-    assert "**" not in to_markdown([withheld(K=1), *slower]) and "**" in to_markdown(slower)
+    assert "**" in to_markdown(slower)
+    for first in (withheld(K=1), near_1(K=1)):
+        assert "**" not in to_markdown([first, *slower])
 
 
 def test_rows_of_different_numbers_of_prompts_say_so():
@@ -65,7 +77,7 @@ def test_figures_that_are_not_real_are_labelled():
 def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
     rows = [row(draft, K, temperature=t) for draft in ("eagle", "ngram") for t in (0.0, 1.0)
             for K in (1, 2)]  # fmt: skip
-    text = draw([*rows, withheld(draft="a <b>", K=1)])
+    text = draw([*rows, near_1(draft="a <b>", K=1)])
     root = ElementTree.fromstring(text)
     texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
     for entry in ("eagle, T = 0", "eagle, T = 1", "ngram, T = 0", "ngram, T = 1", "a <b>, T = 1"):
