@@ -9,7 +9,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load, Ctrl-C just ends the program
 
 from collections.abc import Callable
-from functools import partial
 from json import dumps
 from typing import Any, Literal
 
@@ -25,10 +24,10 @@ try:
         compare,
         decode,
         encode_prompt,
-        load_pair,
         median_turn,
+        options_of,
+        pair_of,
     )
-    from sampling import SamplingParams
 except ModuleNotFoundError as missing:
     problem = f"{missing.name} is not installed: pip install {missing.name}"
     if missing.name == "backends":
@@ -105,36 +104,26 @@ def generate(
     flags = dict(locals())
     if json and (trace or stream):
         raise ValueError("--json: expected no --trace and no --stream with it")
-    to_probs = SamplingParams(temperature, top_k, top_p)
+    options = options_of(flags)  # of a text: its length, K, the temperature, the seed, ...
 
     # load the models, and encode the prompt
-    draft_name = "ngram" if mode == "autoregressive" else draft_model_size  # which loads nothing
-    target, draft, encoder = load_pair(target_model_size, draft_name, models_dir, backend)
+    target, draft_model, encoder = pair_of(flags)
     ids = encode_prompt(prompt, encoder, target)
 
-    # decode with each of the two loops; short texts in three turns, for a median of the times
+    # decode with each of the two loops, and show the texts; short ones again, for a median time
     decoders = DECODERS if mode == "both" else (mode,)
-    turns: dict[Any, list[dict]] = {decoder: [] for decoder in decoders}
-    for turn in range(N_TURNS):
+    turns: dict[Any, list[dict]] = {}
+    for decoder in decoders:
+        rounds = begin(decoder, target, draft_model, encoder, ids, **options)
+        turns[decoder] = [show.first_text(decoder, rounds, encoder, flags)]
+    is_short = sum(turns[decoder][0]["seconds"] for decoder in decoders) <= LONG
+    for _ in range(N_TURNS - 1 if mode == "both" and is_short else 0):
         for decoder in decoders:
-            rounds = begin(
-                decoder, target, draft, encoder, ids, n_tokens_to_generate, K=K, to_probs=to_probs,
-                seed=seed, stop=stop, verification=verification, coupled=coupled,
-            )  # fmt: skip
-            watch = show.progress
-            if turn == 0 and not json:
-                show.title(f"{decoder.capitalize()} Decode")
-                traced = trace and decoder == "speculative"
-                shown = show.trace if traced else show.stream if stream else show.text
-                watch = partial(shown, encoder, f"Text = {prompt}")
-            turns[decoder].append(decode(rounds, encoder, watch))
-            if turn == 0 and not json:
-                print()
-        if mode != "both" or sum(turns[decoder][0]["seconds"] for decoder in decoders) > LONG:
-            break
+            rounds = begin(decoder, target, draft_model, encoder, ids, **options)
+            turns[decoder].append(decode(rounds, encoder, show.progress))
 
     # compare
-    compared = compare(turns, target, ids, to_probs, seed if coupled else None)
+    compared = compare(turns, target, ids, options)
     results = {decoder: median_turn(turns[decoder]) for decoder in decoders}
     if json:
         print(dumps({"settings": flags, "prompt_token_ids": ids, **results, **compared}))

@@ -195,12 +195,10 @@ def speculative(
     """Yield a Round without tokens, the prefill, then Rounds of 1 to K + 1 tokens: as many tokens
     as `autoregressive` yields, with the same distribution. The rule is `verify` or `verify_block`.
 
-    K is a number, or a function that gets the last Round and returns a number, 0 to draft nothing.
+    K is a number, 0 to draft nothing, or a function that gets the last Round and returns a number.
     The distribution stays the same, because K is chosen before the next tokens are sampled. Raises
-    ValueError as `autoregressive` does, and if K or the drafter cannot be used.
+    ValueError as `autoregressive` does, and if the drafter cannot be used.
     """
-    if not callable(K) and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more")
     if drafter.n_vocab != target.config.n_vocab:
         sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
         raise ValueError(f"draft and target have vocabularies of {sizes}: expected the same")

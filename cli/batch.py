@@ -2,23 +2,37 @@
 
 import json
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
-from functools import partial
-from itertools import chain
+from functools import lru_cache, partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from tqdm import tqdm
 
+from checkpoints.files import sha256_of
+from checkpoints.folder import weights_files
 from checkpoints.registry import MODELS_DIR
+from checkpoints.search import find_folder
 from cli.command import print_note, require_at_least
 from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
-from decoding.decode import DECODERS, begin, compare, decode, encode_prompt, load_pair
-from sampling import Round, SamplingParams
+from decoding.decode import (
+    DECODERS,
+    HEADS,
+    NGRAM,
+    Decoder,
+    begin,
+    compare,
+    decode,
+    encode_prompt,
+    names_of,
+    options_of,
+    pair_of,
+)
 
 # flags that decide nothing of a line
 NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend")
@@ -63,25 +77,31 @@ def batch(
     flags = dict(locals())
     require_at_least(1, batch_size=batch_size)
     require_at_least(0, seed=seed)
-    SamplingParams(temperature, top_k, top_p)  # refuses what cannot be used
+    options_of(flags)  # refuses a temperature, top_k or top_p that cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
     done = finished(Path(out), jobs) if out else []
     write: Callable = line_writer(out) if out else partial(print, flush=True)
-    groups = [jobs[i : i + batch_size] for i in range(len(done), len(jobs), batch_size)]
+    # a group that was begun is decoded again as it was: other passes would round otherwise
+    n_again = len(done) % batch_size if len(done) < len(jobs) else 0
+    groups = [jobs[i : i + batch_size] for i in range(len(done) - n_again, len(jobs), batch_size)]
     # a folder that was not named stays here: each machine of a cluster has its own
-    folder = "" if models_dir == MODELS_DIR else models_dir
-    work = partial(decode_jobs, folder, backend)
+    work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
+    weights = done[0].get("weights") if done else None
     n_refused = sum("error" in line for line in done)
     with ExitStack() as stack:
         map_groups: Callable = map
         if cluster:
-            from decoding.cluster import connect  # Dask
+            from cli.cluster import connect  # Dask
 
             map_groups = stack.enter_context(connect(cluster))
         bar = stack.enter_context(tqdm(total=len(jobs), initial=len(done), disable=None))
-        for line in chain.from_iterable(map_groups(work, groups)):
+        for line in islice(chain.from_iterable(map_groups(work, groups)), n_again, None):
+            weights = weights or line["weights"]
+            if line["weights"] != weights:
+                models = f"{target_model_size} or {draft_model_size}"
+                raise ValueError(f"{models} has changed since the lines before; use another --out")
             write(json.dumps(line))
             n_refused += "error" in line
             bar.update()
@@ -127,20 +147,28 @@ def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return done
 
 
+@lru_cache(maxsize=1)  # as the models are, in a worker
+def checksum(target: str, draft: str, models_dir: str) -> str:
+    """The SHA-256 of all weights that decide a text. The names are those of load_pair."""
+    folder = find_folder(target, models_dir)
+    files = weights_files(folder)
+    if draft in HEADS:
+        files = [*files, folder / f"{draft}.safetensors"]
+    elif draft != NGRAM:
+        files = [*files, *weights_files(find_folder(draft, models_dir))]
+    return sha256_of(files)
+
+
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
 def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
     same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
     """
     warnings.showwarning = print_note  # type: ignore[assignment]
-    settings = jobs[0]
-    mode, draft_name = settings["mode"], settings["draft_model_size"]
-    if mode == "autoregressive":
-        draft_name = "ngram"  # which loads nothing
-    names = settings["target_model_size"], draft_name
-    pair = load_pair(*names, models_dir or MODELS_DIR, backend)
-    target, _, encoder = pair
-    lines: list[dict[str, Any]] = [{"settings": job} for job in jobs]
+    settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
+    target, draft_model, encoder = pair_of(settings)
+    weights = checksum(*names_of(settings))
+    lines: list[dict[str, Any]] = [{"settings": job, "weights": weights} for job in jobs]
     for line in lines:
         try:
             prompt = line["settings"]["prompt"]
@@ -148,53 +176,19 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
         except ValueError as error:
             line["error"] = str(error)
     readable = [line for line in lines if "error" not in line]
-    decoders = DECODERS if mode == "both" else (mode,)
+
+    def continue_line(line: dict[str, Any], decoder: Decoder, batched: Callable) -> dict[str, Any]:
+        models, options = (batched(target), batched(draft_model)), options_of(line["settings"])
+        rounds = begin(decoder, *models, encoder, line["prompt_token_ids"], **options)
+        return decode(rounds, encoder)
+
+    decoders = DECODERS if settings["mode"] == "both" else (settings["mode"],)
     for decoder in decoders:
-        tasks = [
-            partial(decode_job, *pair, decoder, line["prompt_token_ids"], line["settings"])
-            for line in readable
-        ]
+        tasks = [partial(continue_line, line, decoder) for line in readable]
         for line, result in zip(readable, decode_together(tasks, target)):
             line[decoder] = result
-    to_probs = sampling_params(settings)
     for line in readable:
-        noise_seed = line["settings"]["seed"] if settings["coupled"] else None
         turns = {decoder: [line[decoder]] for decoder in decoders}
-        ids = line["prompt_token_ids"]
-        line |= compare(turns, target, ids, to_probs, noise_seed)
+        options = options_of(line["settings"])
+        line |= compare(turns, target, line["prompt_token_ids"], options)
     return lines
-
-
-def sampling_params(settings: dict[str, Any]) -> SamplingParams:
-    """The SamplingParams in the settings of a text."""
-    return SamplingParams(*(settings[name] for name in ("temperature", "top_k", "top_p")))
-
-
-def decode_job(
-    target: Any,
-    draft: Any,
-    encoder: Any,
-    decoder: Any,
-    ids: list[int],
-    settings: dict[str, Any],
-    batched: Callable = lambda model: model,
-    watch: Callable = iter,
-) -> dict[str, Any]:
-    """Continue the ids of a prompt with one decoder, as the settings say, and return what
-    decoding.decode.decode does. batched: see decoding.batching.decode_together; watch: see decode
-    """
-    rounds = begin_job(batched(target), batched(draft), encoder, decoder, ids, settings)
-    return decode(rounds, encoder, watch)
-
-
-def begin_job(
-    target: Any, draft: Any, encoder: Any, decoder: Any, ids: list[int], settings: dict[str, Any]
-) -> Iterator[Round]:
-    """The Rounds of a text, as decoding.decode.begin gives them. Raises ValueError for a setting
-    that cannot be used.
-    """
-    names = ("K", "seed", "stop", "verification", "coupled")
-    return begin(
-        decoder, target, draft, encoder, ids, settings["n_tokens_to_generate"],
-        to_probs=sampling_params(settings), **{name: settings[name] for name in names},
-    )  # fmt: skip

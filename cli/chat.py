@@ -7,9 +7,8 @@ from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
 from cli import show
-from cli.batch import begin_job, decode_job
 from cli.command import ERRORS, flags_of, print_error, read, say, unknown
-from decoding.decode import DECODERS, encode_prompt, load_pair
+from decoding.decode import DECODERS, begin, decode, encode_prompt, options_of, pair_of
 
 try:
     import readline  # noqa: F401, gives input() line editing and a history
@@ -42,7 +41,7 @@ def chat(
     Flags, those of generate:
     """
     settings = dict(locals())
-    begin_job(*pair_of(settings), "speculative", [0], settings)  # refuses what cannot be used
+    require_usable(settings)
     interactive = sys.stdin.isatty()
     about = (inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines()
     if interactive:
@@ -70,7 +69,9 @@ def chat(
 
 
 def change(settings: dict[str, Any], words: str) -> None:
-    """Change the setting in words such as "K 6", or show all if there are none."""
+    """Change the setting in words such as "K 6", or show all if there are none. Raises ValueError
+    for a value that cannot be used; the settings stay as they are.
+    """
     flags = flags_of(chat)
     name, _, text = words.strip().partition(" ")
     if name and name not in flags:
@@ -78,25 +79,27 @@ def change(settings: dict[str, Any], words: str) -> None:
     if name and flags[name].annotation is bool and not text:
         text = str(not settings[name])
     if name:
-        settings[name] = read(flags[name], text.strip())
+        changed = settings | {name: read(flags[name], text.strip())}
+        require_usable(changed)
+        settings |= changed
     for shown in [name] if name else settings:
         say(f"/{shown} {settings[shown]}")
 
 
-def pair_of(settings: dict[str, Any]) -> tuple[Any, Any, Any]:
-    """The target, the draft and the encoder of the settings. Loaded again only if they changed."""
-    names = ("target_model_size", "draft_model_size", "models_dir", "backend")
-    return load_pair(*(settings[name] for name in names))
+def require_usable(settings: dict[str, Any]) -> None:
+    """Load the models of the settings, and raise ValueError if no text can be begun with them."""
+    begin("speculative", *pair_of(settings), [0], **options_of(settings))
 
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:
     """Continue a prompt with each decoder of the mode."""
-    target, draft, encoder = pair_of(settings)
-    ids = encode_prompt(prompt, encoder, target)
+    target, draft_model, encoder = pair_of(settings)
+    ids, options = encode_prompt(prompt, encoder, target), options_of(settings)
     for decoder in DECODERS if settings["mode"] == "both" else (settings["mode"],):
         traced = settings["trace"] and decoder == "speculative"
         watch = partial(show.trace if traced else show.stream, encoder, prompt)
-        result = decode_job(target, draft, encoder, decoder, ids, settings, watch=watch)
+        rounds = begin(decoder, target, draft_model, encoder, ids, **options)
+        result = decode(rounds, encoder, watch)
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "
         figures += "{tokens_per_target_pass:.2f} tokens per target pass"
         say(f"{decoder}: {figures.format(**result)}")

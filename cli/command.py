@@ -29,6 +29,16 @@ import numpy as np
 # python -X dev main.py
 ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
 EXPECTED = {int: "a whole number", float: "a number", bool: "no value"}
+ELSEWHERE = {  # {flag of another program: what it is called here}
+    "model": "target_model_size",
+    "assistant_model": "draft_model_size",
+    "max_new_tokens": "n_tokens_to_generate",
+    "max_tokens": "n_tokens_to_generate",
+    "n_predict": "n_tokens_to_generate",
+    "num_assistant_tokens": "K",
+    "num_speculative_tokens": "K",
+    "speculate_k": "K",
+}
 
 
 def printable(text: str) -> str:
@@ -66,6 +76,7 @@ def as_called(text: str) -> str:
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
     """The error for a word that is none of the names. It says the closest of them."""
     name = word.lower().replace("-", "_").strip("_/")
+    name = ELSEWHERE.get(name, name).lower()
     known = {shown.lower().strip("-/"): shown for shown in names}
     starts = [other for other in known if name and other.startswith(name)]
     close = starts[:3] or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
@@ -163,8 +174,8 @@ def help_page(command: Callable, first: Callable) -> str:
 
 
 def call(command: Callable, words: list[str], first: Callable, moved: Mapping[str, str]) -> None:
-    """Call a command with the words of a command line, or print its help. first: the first of the
-    commands, of which `moved` tells the flags that it had.
+    """Call a command with the words of a command line, which Fire reads; or print its help. first:
+    the first of the commands, of which `moved` tells the flags that it had.
     """
     flags = flags_of(command)
     plain, texts = split(words, flags, moved if command is first else {})
@@ -172,14 +183,14 @@ def call(command: Callable, words: list[str], first: Callable, moved: Mapping[st
         print(as_called(help_page(command, first)))
         return
     try:
-        bound = inspect.signature(command).bind(*plain, **texts).arguments
+        inspect.signature(command).bind(*plain, **texts)
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
-    names = [value for value in bound.values() if isinstance(value, tuple)]  # of *names
-    named = [f"--{name}={value}" for name, value in bound.items() if isinstance(value, str)]
     fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
     fire.decorators.SetParseFns(**{f: partial(read, flags[f]) for f in flags})(command)
-    fire.Fire(command, [*(names[0] if names else ()), *named])
+    named = [f"--{name}={text}" for name, text in texts.items()]
+    # without a separator of its own, which no word has, Fire would take a word - for one
+    fire.Fire(command, [*plain, *named, "--", "--separator=\0"])
 
 
 # ---------------------------------------------------------------- the program

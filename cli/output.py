@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
@@ -47,14 +48,24 @@ def named(path: str | Path) -> Iterator[None]:
         raise
 
 
+def write_all(descriptor: int, path: Path, line: str) -> None:
+    """Write a line to an open file, which may take a piece at a time. An OSError names its path."""
+    rest = f"{line}\n".encode()
+    with named(path):
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+
+
 def line_writer(path: str | Path) -> Callable[[str], None]:
     """A function that adds a line to a file, whole or not at all; the first makes the file. The
     function raises ValueError if another program writes to the file, too. Raises ValueError if the
-    file cannot be written.
+    file cannot be written. Waits for the reader of a named pipe.
     """
     path = Path(path)
     require_writable(path)
     is_new = not path.exists()
+    if not is_new and not path.is_file():
+        return partial(write_all, os.open(path, os.O_WRONLY), path)  # closed, a pipe would end
     size = 0 if is_new else path.stat().st_size
 
     def write(line: str) -> None:
@@ -65,13 +76,10 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
                     fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
-            rest = f"{line}\n".encode()
             try:
-                while rest:
-                    rest = rest[file.write(rest) :]
+                write_all(file.fileno(), path, line)
             except OSError:  # the disk is full
-                with suppress(OSError):  # of a device
-                    file.truncate(size)
+                file.truncate(size)
                 if is_new and not size:
                     path.resolve().unlink()  # a link was there before
                 raise

@@ -5,11 +5,13 @@ loop on, and show them.
 import os
 import sys
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from tqdm import tqdm
 
 from cli.command import printable
+from decoding.decode import decode
 from encoder import Encoder
 from sampling import Round
 
@@ -74,13 +76,26 @@ def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[R
     print(f"{opening}{encoder.decode(encoder.without_end(ids))}")
 
 
-def title(words: str) -> None:
-    """Print words, underlined."""
-    print(f"{words}\n{'-' * len(words)}")
+def first_text(
+    decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Decode a text, and print it under a title, as the flags prompt, trace, stream and json of
+    `generate` say. Returns what decoding.decode.decode does.
+    """
+    if flags["json"]:
+        return decode(rounds, encoder, progress)
+    traced = flags["trace"] and decoder == "speculative"
+    watch = trace if traced else stream if flags["stream"] else text
+    title = f"{decoder.capitalize()} Decode"
+    print(f"{title}\n{'-' * len(title)}")
+    result = decode(rounds, encoder, partial(watch, encoder, f"Text = {flags['prompt']}"))
+    print()
+    return result
 
 
 def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) -> None:
     """Print the times, what the drafts were good for, and whether the two texts are equal.
+    A speedup that cannot be is none.
 
     results: {decoder: what decoding.decode.decode returned}; compared: what `compare` returned
     """
@@ -88,19 +103,26 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
         line = "Time = {seconds:.2f}s {}, {tokens_per_second:.1f} tokens/s"
         print((line + " after {prefill_seconds:.2f}s of prefill").format(decoder, **result))
     if speculated := results.get("speculative"):
-        if speculated["examined"]:
-            line = "Acceptance rate = {acceptance_rate:.3f} "
-            print(
-                (line + "({accepted} of {examined} examined drafted tokens)").format(**speculated)
-            )
+        if speculated["drafted"]:
+            line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
+            print((line + "of {drafted} drafted tokens)").format(**speculated))
         else:
             print("Acceptance rate: nothing was drafted")
+        if speculated["drafted"] > 2 * speculated["examined"]:
+            print("Most drafted tokens came after a rejection: a smaller K wastes less.")
         print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
     if not compared:
         return
     speedups = sorted(compared["speedups"])
     turns = f"median of {len(speedups)} turns, {speedups[0]:.2f} to {speedups[-1]:.2f}"
-    print(f"Speedup = {compared['speedup']:.2f} ({turns if len(speedups) > 1 else 'one turn'})")
+    how = turns if len(speedups) > 1 else "one turn"
+    if compared["speedup"] <= results["speculative"]["tokens_per_target_pass"]:
+        print(f"Speedup = {compared['speedup']:.2f} ({how})")
+    else:
+        print(
+            f"Speedup: not measured. {compared['speedup']:.2f} ({how}) is more than the tokens per"
+        )
+        print("target pass allow: other programs kept this machine busy. Run it again.")
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:

@@ -16,13 +16,13 @@ The loop stays the same. Only the Rng, `SharedNoise`, and the rule, `verify_shar
 
 import numpy as np
 
-NOISE = 2  # sets these random numbers apart from those of another use of the seed
+from decoding.streams import Purpose, stream
 
 
 def gumbel_noise(seed: int, position: int, n_vocab: int):  # -> [n_vocab]
     """The Gumbel noise of one position of a text, equal for equal arguments."""
-    stream = np.random.SeedSequence(seed, spawn_key=(NOISE, position))
-    return np.random.default_rng(stream).gumbel(size=n_vocab)
+    rng = np.random.default_rng(stream(Purpose.SHARED_NOISE, seed, position))
+    return rng.gumbel(size=n_vocab)
 
 
 def noisy_log_probs(p, seed: int, position: int):  # [n_vocab] -> [n_vocab]

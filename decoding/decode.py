@@ -1,8 +1,8 @@
 """One text: the models that write it, a loop of sampling.py, a clock around it, and what came out.
 
-target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+target, draft_model, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
 ids = encode_prompt("Once upon a time", encoder, target)
-rounds = begin("speculative", target, draft, encoder, ids, 60, to_probs=SamplingParams(0.8))
+rounds = begin("speculative", target, draft_model, encoder, ids, 60, to_probs=SamplingParams(0.8))
 print(decode(rounds, encoder)["text"])
 """
 
@@ -69,24 +69,47 @@ def load_pair(
     return model, drafts[draft], encoder
 
 
-def make_drafter(draft: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
-    """The drafter of one text, for sampling.speculative. draft: as load_pair returned it."""
-    if draft is None:
+def names_of(settings: Mapping[str, Any]) -> tuple[str, str, str]:
+    """What names the models of {flag: value}: target, draft, models_dir. Where only the
+    autoregressive decoder runs, the draft is n-grams, which need no model.
+    """
+    draft = NGRAM if settings.get("mode") == "autoregressive" else settings["draft_model_size"]
+    return settings["target_model_size"], draft, settings["models_dir"]
+
+
+def pair_of(settings: Mapping[str, Any]) -> tuple[Model, Any, Encoder]:
+    """The models of {flag: value}, as load_pair returns them."""
+    return load_pair(*names_of(settings), settings["backend"])
+
+
+def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of `begin` in {flag: value}. Raises ValueError for a temperature, a top_k or a
+    top_p that cannot be used; `begin` refuses the others.
+    """
+    options = {name: settings[name] for name in ("K", "seed", "stop", "verification", "coupled")}
+    to_probs = SamplingParams(*(settings[name] for name in ("temperature", "top_k", "top_p")))
+    return options | {"n_tokens": settings["n_tokens_to_generate"], "to_probs": to_probs}
+
+
+def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
+    """The drafter of one text, for sampling.speculative. draft_model: as load_pair returned it."""
+    if draft_model is None:
         from decoding.ngrams import NGramDrafter
 
         return NGramDrafter(target.config.n_vocab)
-    if hasattr(draft.config, "n_places"):  # a head
+    if hasattr(draft_model.config, "n_places"):  # a head
         from decoding.heads import HeadDrafter
 
-        return HeadDrafter(draft, to_probs, rng)
-    return NeuralDrafter(draft, to_probs, rng)
+        return HeadDrafter(draft_model, to_probs, rng)
+    return NeuralDrafter(draft_model, to_probs, rng)
 
 
 def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
     """Warn where a draft with this config cannot have K tokens in a round of a text of n_tokens,
     prompt included, for which there would be room.
     """
-    if K != "auto" and K > (most := getattr(config, "n_places", K)):
+    most = getattr(config, "n_places", None)  # of a head
+    if K != "auto" and most and K > max(most, 4):  # nobody asked for the default of 4
         warnings.warn(f"this draft has at most {most} tokens a round, not {K}")
     # the last drafted token is not read, and the target adds one
     if config.n_ctx + 2 < n_tokens:
@@ -108,28 +131,21 @@ def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     return ids
 
 
-def begin(
-    decoder: Decoder,
-    target: Model,
-    draft: Any,
-    encoder: Encoder,
-    ids: list[int],
-    n_tokens: int,
-    *,
-    K: int | Literal["auto"] = 4,
-    to_probs: SamplingParams = SamplingParams(),
-    seed: int = 123,
-    stop: str = "",
-    verification: Literal["token", "block"] = "token",
-    coupled: bool = False,
-) -> Iterator[Round]:
-    """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
-
-    ids: of the prompt. n_tokens: how many to write; the text may end before, after `stop` (in
-    which \\n stands for a new line) or <|endoftext|>. draft: as load_pair returned it, not used by
-    the autoregressive decoder. coupled: draft and target share their noise (decoding/coupled.py).
-    Raises ValueError for a value that cannot be used.
+def new_rng(seed: int, coupled: bool, n_prompt: int) -> Any:
+    """What makes the random choices of a text after n_prompt tokens: an Rng, or if coupled the
+    noise that draft and target share.
     """
+    if not coupled:
+        return Rng(seed)
+    from decoding.coupled import SharedNoise
+
+    return SharedNoise(seed, n_prompt)
+
+
+def require_usable(
+    decoder: str, n_tokens: int, K: Any, seed: int, verification: str, coupled: bool
+) -> None:
+    """Raise ValueError for an option of `begin` that cannot be used."""
     if n_tokens < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
     if seed < 0:
@@ -142,27 +158,55 @@ def begin(
     ):
         if value not in known:
             raise ValueError(f"{name} {value!r}: expected {' or '.join(known)}")
-    if not 0 < len(ids) < target.config.n_ctx:
-        raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {target.config.n_ctx - 1}")
     if coupled and verification != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    rng: Any = Rng(seed)
-    rule: Callable = RULES[verification]
-    if coupled:
-        from decoding.coupled import SharedNoise, verify_shared_noise
 
-        rng, rule = SharedNoise(seed, len(ids)), verify_shared_noise
+
+def begin(
+    decoder: Decoder,
+    target: Model,
+    draft_model: Any,
+    encoder: Encoder,
+    ids: list[int],
+    n_tokens: int,
+    *,
+    K: int | Literal["auto"] = 4,
+    to_probs: SamplingParams = SamplingParams(),
+    seed: int = 123,
+    stop: str = "",
+    verification: Literal["token", "block"] = "token",
+    coupled: bool = False,
+    rng: Any = None,
+    drafter: Any = None,
+) -> Iterator[Round]:
+    """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
+
+    ids: of the prompt, as encode_prompt returns them. n_tokens: how many to write; the text may end
+    before, after `stop` (in which \\n stands for a new line) or <|endoftext|>. draft_model: as
+    load_pair returned it, not used by the autoregressive decoder. coupled: draft and target share
+    their noise (decoding/coupled.py). rng, drafter: in place of those that new_rng and make_drafter
+    make. Raises ValueError, at once, for a value that cannot be used.
+    """
+    require_usable(decoder, n_tokens, K, seed, verification, coupled)
+    rng = rng or new_rng(seed, coupled, len(ids))
     is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
-    if draft is not None:  # which look-up is
-        note_limits(draft.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
-    drafter = make_drafter(draft, target, to_probs, rng)
-    next_K: Any = K
+    if draft_model is not None:  # which look-up is
+        note_limits(draft_model.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
+    drafter = drafter or make_drafter(draft_model, target, to_probs, rng)
+    rule: Callable = RULES[verification]
+    if coupled:
+        from decoding.coupled import verify_shared_noise
+
+        rule = verify_shared_noise
+    next_K: int | Callable[[Round], int]
     if K == "auto":
         from decoding.auto_k import AutoK
 
         next_K = AutoK()
+    else:
+        next_K = K
     return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)
 
 
@@ -174,9 +218,10 @@ def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> 
     """
     seconds: list[float] = []  # of each round
     tokens: list[int] = []
-    examined = accepted = 0
+    drafted = examined = accepted = 0
     for this_round in watch(timed(rounds, seconds)):
         tokens += this_round.tokens
+        drafted += len(this_round.draft)
         examined += this_round.examined
         accepted += this_round.accepted
     prefill_seconds, *seconds = seconds
@@ -187,6 +232,7 @@ def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> 
         "prefill_seconds": prefill_seconds,
         "tokens_per_second": len(tokens) / sum(seconds),
         "rounds": len(seconds),
+        "drafted": drafted,
         "examined": examined,
         "accepted": accepted,
         "acceptance_rate": accepted / examined if examined else None,
@@ -218,14 +264,12 @@ def compare(
     turns: Mapping[Decoder, list[dict[str, Any]]],
     target: Model,
     ids: list[int],
-    to_probs: SamplingParams,
-    noise_seed: int | None = None,
+    options: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
     "identical"}, and "difference" if the texts should be equal and are not. {} of a single decoder.
 
-    turns: {decoder: [what `decode` returned]}; ids: of the prompt; noise_seed: of the noise that
-    draft and target share, or None
+    turns: {decoder: [what `decode` returned]}; ids: of the prompt; options: those of `begin`
     """
     if len(turns) < 2:
         return {}
@@ -237,9 +281,10 @@ def compare(
         "speedups": speedups,
         "identical": first == second,
     }
-    if first != second and (to_probs.greedy or noise_seed is not None):
+    to_probs, coupled = options["to_probs"], options["coupled"]
+    if first != second and (to_probs.greedy or coupled):
         from decoding.text_difference import explain_difference  # rare
 
-        texts = ids, first, second
-        compared["difference"] = explain_difference(target, *texts, to_probs, noise_seed)
+        how = to_probs, options["seed"] if coupled else None
+        compared["difference"] = explain_difference(target, ids, first, second, *how)
     return compared

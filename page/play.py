@@ -12,11 +12,10 @@ from tqdm import tqdm
 from checkpoints.registry import MODELS_DIR
 from cli.command import flags_of
 from cli.output import new_file, require_new
-from decoding.decode import begin, load_pair
+from decoding.decode import begin, options_of, pair_of
 from page.report import page_of
 from page.runs import parse, race
 from page.server import LiveServer
-from sampling import SamplingParams
 
 # flags that decide nothing of a text; and the two that a run's command always names, because
 # generate has other defaults
@@ -62,12 +61,8 @@ def play(
     flags = dict(locals())
     if save:
         require_new(save, ".html")
-    to_probs = SamplingParams(temperature, top_k, top_p)
-    pair = load_pair(target_model_size, draft_model_size, models_dir, backend)
-    begin(  # refuses at once what cannot be used
-        "speculative", *pair, [0], n_tokens_to_generate, K=K, to_probs=to_probs, seed=seed,
-        stop=stop, verification=verification, coupled=coupled,
-    )  # fmt: skip
+    options, pair = options_of(flags), pair_of(flags)
+    begin("speculative", *pair, [0], **options)  # refuses at once what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     if not save:
         parse(dumps(settings).encode(), settings)  # the same limits as in the form

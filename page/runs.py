@@ -8,17 +8,18 @@ from functools import partial
 from typing import Any
 
 from decoding.clocked import Clocked
-from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.decode import (
     begin,
     decode,
     encode_prompt,
     make_drafter,
+    new_rng,
+    options_of,
     timed,
 )
 from page.report import run_data
 from page.rounds import RecordingRng, noted
-from sampling import RULES, Round, SamplingParams, speculative, stop_condition
+from sampling import Round
 
 N_TURNS = 5  # of both decoders; three where the first takes longer than this many seconds
 LONG = 3.0
@@ -87,29 +88,24 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     """Decode a text with both decoders. Returns the tokens of the large model alone, the seconds of
     each, and notes of the speculative rounds.
     """
-    target, draft, encoder = pair
-    n_tokens, seed, stop = (settings[name] for name in ("n_tokens_to_generate", "seed", "stop"))
-    to_probs = SamplingParams(*(settings[name] for name in ("temperature", "top_k", "top_p")))
-    coupled, verification = settings["coupled"], settings["verification"]
-    rounds = begin(
-        "autoregressive", target, draft, encoder, ids, n_tokens, to_probs=to_probs, seed=seed,
-        stop=stop, verification=verification, coupled=coupled,
-    )  # fmt: skip
+    target, draft_model, encoder = pair
+    options = options_of(settings)
+    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
     alone: list[float] = []
     tokens = decode(timed(rounds, alone), encoder, partial(told, tell=tell))["token_ids"]
 
-    # the loop of decode.begin, with an Rng that records and a drafter that is timed
-    rng: Any = SharedNoise(seed, len(ids)) if coupled else RecordingRng(seed)
+    # now speculatively, with random choices that are recorded and a drafter that is timed
+    seed, coupled = settings["seed"], settings["coupled"]
+    rng = new_rng(seed, coupled, len(ids)) if coupled else RecordingRng(seed)
     drafting: list[float] = []
-    drafter = Clocked(make_drafter(draft, target, to_probs, rng), "propose", drafting)
-    rule = verify_shared_noise if coupled else RULES[verification]
-    is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
-    rounds = speculative(
-        target, drafter, ids, n_tokens, settings["K"], to_probs, rng, is_done, rule
+    drafter = make_drafter(draft_model, target, options["to_probs"], rng)
+    timed_drafter = Clocked(drafter, "propose", drafting)
+    rounds = begin(
+        "speculative", target, draft_model, encoder, ids, **options, rng=rng, drafter=timed_drafter
     )
     seconds: list[float] = []
     notes: list[dict] = []
-    name = "coupled" if coupled else verification
+    name = "coupled" if coupled else settings["verification"]
     note = partial(noted, notes=notes, rng=rng, rule=name, seconds=seconds, drafting=drafting)
     decode(timed(rounds, seconds), encoder, lambda rounds: note(told(rounds, tell)))
     return {"tokens": tokens, "seconds": alone[1:], "notes": notes}  # alone[0]: the prefill
@@ -138,7 +134,7 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     """
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
-    is_greedy = SamplingParams(settings["temperature"]).greedy
+    is_greedy = options_of(settings)["to_probs"].greedy
     other = settings | {"temperature": RANDOM if is_greedy else 0.0}
     runs: list[dict] = []
     n_turns = N_TURNS

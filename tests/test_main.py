@@ -10,12 +10,13 @@ from command_line import END, PROMPT, ROOT, TIMES, text_of, timeless
 
 import main
 import sampling
+from decoding.decode import load_pair
 
 pytestmark = pytest.mark.filterwarnings("error")
 
 LENGTH = "--n_tokens_to_generate=30"
 TEXT = "--prompt", PROMPT, LENGTH
-FIGURES = {"rounds", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
+FIGURES = {"rounds", "drafted", "examined", "accepted", "acceptance_rate", "tokens_per_target_pass"}
 
 # ---------------------------------------------------------------- what a run prints
 
@@ -25,7 +26,7 @@ def test_prints_both_texts_and_the_comparison(cli, as_json, command):
     done, figures = cli(*TEXT, command=command), as_json(*TEXT)["speculative"]
     block = rf"\n-+\nText = {re.escape(PROMPT + figures['text'])}\n\n"
     time = r"Time = \d+\.\d\ds (\w+), \d+\.\d tokens/s after \d+\.\d\ds of prefill\n"
-    counts = rf"{figures['accepted']} of {figures['examined']} examined drafted tokens"
+    counts = "{accepted} of {examined} examined, of {drafted} drafted tokens".format(**figures)
     rate = rf"Acceptance rate = {figures['acceptance_rate']:.3f} \({counts}\)\n"
     passes = rf"Tokens per target pass = {figures['tokens_per_target_pass']:.2f}\n"
     end = r"Speedup = \d+\.\d\d \(median of 3 turns, .*\)\nThe two texts are identical\.\n"
@@ -159,7 +160,7 @@ def test_what_cannot_be_used_is_one_line(cli, words, fragments):
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "model.safetensors"])
 def test_a_model_that_may_not_be_read(cli, pair, unreadable, name):
-    main.load_pair.cache_clear()
+    load_pair.cache_clear()
     unreadable(pair / "17M" / name)
     done = cli("--prompt=a")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)

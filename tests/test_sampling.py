@@ -358,7 +358,6 @@ def test_a_stop_of_the_replacement_character_is_not_an_unfinished_character(text
     assert end_of(text, "\ufffd") == n
 
 
-@pytest.mark.parametrize("K, n_vocab, message", [(0, 259, "K = 0"), (1, 258, "258 and 259")])
-def test_what_cannot_speculate(K, n_vocab, message):
-    with pytest.raises(ValueError, match=message):
-        run(5, K, drafter=NGramDrafter(n_vocab))
+def test_what_cannot_speculate():
+    with pytest.raises(ValueError, match="258 and 259"):
+        run(5, 1, drafter=NGramDrafter(258))

@@ -2,17 +2,20 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, PROMPT, assert_refused, running, timeless
+from command_line import COMMAND, ENVIRONMENT, PROMPT, assert_refused, running, shell, timeless
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import main
-from cli.batch import finished, seed_of
+from cli import batch as module
+from cli.batch import checksum, decode_jobs, finished, seed_of
+from decoding.decode import load_pair
 
 PROMPTS = [PROMPT, "the end", "a", "x" * 64, "é 日", "over there", "12"]  # the fourth is too long
 FLAGS = "--n_tokens_to_generate=6", "--temperature=0.8", "--batch_size=2"
@@ -53,10 +56,10 @@ def test_a_line_is_what_generate_prints_for_its_prompt(batch, as_json, out, flag
         assert line["settings"]["prompt"] == prompt
         assert line["settings"]["seed"] == seed_of(123, n)
         if prompt == PROMPTS[3]:
-            assert line.keys() == {"settings", "error"} and line["error"] == TOO_LONG
+            assert line.keys() == {"settings", "weights", "error"} and line["error"] == TOO_LONG
             continue
         alone = as_json("--prompt", prompt, "--seed", seed_of(123, n), *FLAGS[:2], *flags)
-        alone, settings = timeless(alone), line.pop("settings")
+        alone, settings, _ = timeless(alone), line.pop("settings"), line.pop("weights")
         assert settings.items() <= alone.pop("settings").items()
         if "--K=auto" in flags:  # the times decide which K
             assert line["autoregressive"] == alone["autoregressive"]
@@ -125,6 +128,47 @@ def test_other_settings_are_refused_and_the_file_is_kept(batch, out, flag):
     assert out.read_bytes() == before[:-30]
 
 
+def test_other_weights_under_the_same_name_are_refused_and_the_file_is_kept(
+    batch, out, pair, tmp_path
+):
+    models = tmp_path / "models"
+    shutil.copytree(pair, models)
+    flag = f"--models_dir={models}"
+    assert batch(flag).code == 0
+    whole = lines_of(out)
+    kept = b"".join(out.read_bytes().splitlines(True)[:4])
+    for path in (models / "17M", models / "0.7M-17M"):
+        out.write_bytes(kept)
+        weights = path / "model.safetensors"
+        before = weights.read_bytes()
+        weights.write_bytes(before[:-4] + b"\0\0\0\0")
+        load_pair.cache_clear(), checksum.cache_clear()
+        done = batch(flag)
+        assert done.code == 2 and "17M or 0.7M-17M has changed" in done.err
+        assert out.read_bytes() == kept
+        weights.write_bytes(before)
+        load_pair.cache_clear(), checksum.cache_clear()
+    assert batch(flag).code == 0 and lines_of(out) == whole
+
+
+@pytest.mark.parametrize("n", range(8))
+def test_a_resumed_run_decodes_the_groups_of_an_uninterrupted_one(batch, out, n, monkeypatch):
+    """Other groups would round otherwise."""
+    groups = []
+    keep = lambda models_dir, backend, jobs: (
+        groups.append(jobs) or decode_jobs(models_dir, backend, jobs)
+    )
+    monkeypatch.setattr(module, "decode_jobs", keep)
+    batch("--batch_size=3")
+    whole, lines = [*groups], out.read_bytes().splitlines(True)
+    assert [len(group) for group in groups] == [3, 3, 1]
+    expected = lines_of(out)
+    groups.clear()
+    out.write_bytes(b"".join(lines[:n]))
+    batch("--batch_size=3")
+    assert groups == (whole[n // 3 :] if n < 7 else []) and lines_of(out) == expected
+
+
 def test_other_prompts_are_refused_and_more_of_them_are_not(batch, out, file):
     batch()
     expected, prompts = lines_of(out), file.read_text()
@@ -173,6 +217,16 @@ def test_a_full_disk_is_one_line_and_what_fitted_is_gone_on_with(batch, out, ful
 def test_a_device_is_not_read(batch):
     done = batch("--out=/dev/full")
     assert (done.code, done.err) == (2, "error: /dev/full: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs named pipes")
+def test_a_named_pipe_gets_every_line(batch, file, out, pair, tmp_path):
+    batch()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = shell(f'cat {pipe} & "$0" "$@"; wait', pair, "batch", str(file), f"--out={pipe}", *FLAGS)
+    lines = done.stdout.splitlines()
+    assert [timeless(json.loads(line)) for line in lines] == lines_of(out)
 
 
 # ---------------------------------------------------------------- what is refused

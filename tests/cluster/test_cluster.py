@@ -19,7 +19,7 @@ dask = pytest.importorskip("dask", reason="distributed is not installed")
 cloudpickle = pytest.importorskip("cloudpickle", reason="distributed is not installed")
 
 from cli import batch as module  # noqa: E402
-from decoding import cluster  # noqa: E402
+from cli import cluster  # noqa: E402
 
 pytestmark = pytest.mark.slow  # nearly each starts processes
 

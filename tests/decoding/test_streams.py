@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from decoding.coupled import NOISE, gumbel_noise
+from decoding.coupled import gumbel_noise
 from decoding.streams import Purpose, stream
 
 
@@ -18,7 +18,6 @@ def test_streams_differ_by_purpose_by_number_and_from_that_of_the_seed_alone():
 
 def test_noise_has_a_stream_of_its_own():
     """Also that of seed 0, whose zeros NumPy would pad."""
-    assert NOISE == Purpose.SHARED_NOISE
     for position in range(5):
         by_hand = np.random.default_rng(position).gumbel(size=3)
         assert not np.array_equal(gumbel_noise(0, position, 3), by_hand)
