@@ -11,7 +11,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.machine import describe_machine
+from cli.machine import describe_machine
 from bench.plot import draw
 from bench.random_models import random_models
 from bench.rows import make_row

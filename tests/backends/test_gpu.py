@@ -13,8 +13,8 @@ from toys import NUMPY, refusal
 import backends
 import utils
 from backends.backend import get_backend
-from bench.machine import describe_machine
 from checkpoints.registry import MODELS_DIR
+from cli.machine import describe_machine
 from decoding.decode import begin, encode_prompt
 from gpt2 import Config
 from sampling import SamplingParams
