@@ -11,7 +11,6 @@ from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
-from cli.machine import describe_machine
 from bench.plot import draw
 from bench.random_models import random_models
 from bench.rows import make_row
@@ -19,6 +18,7 @@ from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
 from cli.command import require_at_least
+from cli.machine import describe_machine
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, load_drafts

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cli.command import as_called
+from cli.machine import processor_name
 from encoder import Encoder
 
 WEB = Path(__file__).with_name("web")
@@ -69,18 +70,23 @@ def run_data(
     ids: list[int],
     settings: dict[str, Any],
     defaults: dict[str, Any],
+    chance: float,
+    notes: list[dict[str, Any]],
     turn: dict[str, Any],
     turns: list[list[float]],
 ) -> dict[str, Any]:
     """All that the page shows of a run, for JSON.
 
-    ids: of the prompt. turn: what page.runs.take_turn returned, for the turn to show; turns: the
-    seconds of all of them, each as page.runs.times_of returns it
+    ids: of the prompt. chance, notes: of page.runs.notes_of. turn: the one to show, as
+    page.runs.take_turn returned it; turns: the seconds of all, as page.runs.times_of returns them
     """
     target, draft, encoder = pair
-    notes, alone = turn["notes"], turn["tokens"]
+    alone = turn["tokens"]
     texts = iter(decode_each(encoder, ids, [token for note in notes for token in note["tokens"]]))
-    rounds = [note | {"shown": [next(texts) for _ in note["tokens"]]} for note in notes]
+    rounds = [
+        note | {"shown": [next(texts) for _ in note["tokens"]], "seconds": seconds}
+        for note, seconds in zip(notes, turn["rounds"], strict=True)
+    ]
     # the page names tokens by their text: all that were written, drafted or likely
     tokens = set(alone)
     for note in notes:
@@ -91,12 +97,15 @@ def run_data(
     return to_6_digits(
         {
             "settings": shown,
+            "chance": chance,
             "command": command(shown, defaults),
             "made": f"Python {platform.python_version()}, NumPy {np.__version__}, "
             f"{platform.machine()}. Machines round the last digits of a number differently; where "
             "two words are almost equally likely, a text can go on with the other one.",
             "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
             "parameters": [sum(map(prod, model.config.shapes().values())) for model in models],
+            "numbers": str(target.params["wpe"].dtype),
+            "processor": processor_name(),
             # without a character that the first new token completes: it is in the text of that one
             "prompt": encoder.incremental_decoder()(ids),
             "alone": {

@@ -21,38 +21,44 @@ class RecordingRng(Rng):
         self.tossed.append(self.random())
         return self.tossed[-1] < ratio
 
+    def coins(self, n: int) -> list[float]:
+        """Up to n first coins that were tossed since the last call."""
+        tossed, self.tossed = self.tossed, []
+        return tossed[:n]
 
-def noted(
-    rounds: Iterator[Round],
-    notes: list[dict],
-    rng: Any,
-    rule: str,
-    seconds: list[float],
-    drafting: list[float],
-) -> Iterator[Round]:
-    """Pass Rounds on, and append a note of each to `notes`: its counts, the probabilities of its
-    drafted tokens, the coins, what else was likely, and [seconds of drafting, of all else].
 
-    rng: of the text, a RecordingRng unless the noise is shared. rule: "token", "block" or "coupled"
-    seconds: of the Rounds so far; drafting: of the calls that drafted since the Round before
+class LikeliestRng(Rng):
+    """An Rng that samples the likeliest token of any distribution. Its coins decide nothing: they
+    say what the dice would have done.
+    """
+
+    position = round_start = 0  # as SharedNoise, whose rule it can follow
+
+    def sample(self, p):  # [n_vocab] -> token
+        return int(p.argmax())
+
+    def coins(self, n: int) -> list[float]:
+        return [self.random() for _ in range(n)]
+
+
+def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, Any]]:
+    """The note of each Round but the prefill, as soon as it comes.
+
+    rng: of the text, one of the above unless the noise is shared. rule: "token", "block", "coupled"
     """
     for this_round in rounds:
+        coins = [] if rule == "coupled" else rng.coins(this_round.examined)
         if this_round.tokens:  # the prefill has none
-            note = note_of(this_round, rng, rule)
-            notes.append(note | {"seconds": [sum(drafting), seconds[-1] - sum(drafting)]})
-        if rule != "coupled":
-            rng.tossed.clear()
-        drafting.clear()
-        yield this_round
+            yield note_of(this_round, coins if rule == "token" else [], rule)
 
 
-def note_of(this_round: Round, rng: Any, rule: str) -> dict[str, Any]:
+def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     """The numbers of one round, just after it, for JSON. Lists have an item for each drafted token,
     but for those of `tokens`, the tokens that the round wrote.
 
     p, q: the probabilities of the drafted tokens
     overlap: the sum of min(p, q) over all tokens; under the block rule, p times the support before
-    coins: u of each examined draft under the token rule, accepted where u < p / q
+    coins: u of each examined draft under the token rule, which accepts it where u < p / q
     support: under the block rule, the probability that this many drafts are accepted
     likely: for each of `tokens`, [(token, p, q)]; q is None where nothing was drafted
     """
@@ -71,7 +77,7 @@ def note_of(this_round: Round, rng: Any, rule: str) -> dict[str, Any]:
         "p": p_drafted,
         "q": q_drafted,
         "overlap": np.minimum(before * p[:n], q).sum(axis=-1).tolist() if n else [],
-        "coins": rng.tossed[: this_round.examined] if rule == "token" else [],
+        "coins": coins,
         "support": support,
         "likely": [
             likely_rows(p[i], q[i] if i < n else None, {int(token), *draft[i : i + 1]})

@@ -4,6 +4,7 @@ likeliest tokens, once with tokens drawn at random.
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,7 +19,7 @@ from decoding.decode import (
     timed,
 )
 from page.report import run_data
-from page.rounds import RecordingRng, noted
+from page.rounds import LikeliestRng, RecordingRng, noted
 from sampling import Round
 
 N_TURNS = 5  # of both decoders; three where the first takes longer than this many seconds
@@ -85,36 +86,51 @@ def told(rounds: Iterator[Round], tell: Callable) -> Iterator[Round]:
 
 
 def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> dict[str, Any]:
-    """Decode a text with both decoders. Returns the tokens of the large model alone, the seconds of
-    each, and notes of the speculative rounds.
+    """Decode a text with both decoders. Returns the tokens of the large model alone, the "seconds"
+    of each, and those of each speculative round, [drafting, all else], as "rounds".
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
-    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
     alone: list[float] = []
+    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
     tokens = decode(timed(rounds, alone), encoder, partial(told, tell=tell))["token_ids"]
-
-    # now speculatively, with random choices that are recorded and a drafter that is timed
-    seed, coupled = settings["seed"], settings["coupled"]
-    rng = new_rng(seed, coupled, len(ids)) if coupled else RecordingRng(seed)
-    drafting: list[float] = []
+    rng = new_rng(settings["seed"], settings["coupled"], len(ids))
     drafter = make_drafter(draft_model, target, options["to_probs"], rng)
-    timed_drafter = Clocked(drafter, "propose", drafting)
+    drafting: list[float] = []
+    drafter = Clocked(drafter, "propose", drafting)
     rounds = begin(
-        "speculative", target, draft_model, encoder, ids, **options, rng=rng, drafter=timed_drafter
+        "speculative", target, draft_model, encoder, ids, **options, rng=rng, drafter=drafter
     )
     seconds: list[float] = []
-    notes: list[dict] = []
-    name = "coupled" if coupled else settings["verification"]
-    note = partial(noted, notes=notes, rng=rng, rule=name, seconds=seconds, drafting=drafting)
-    decode(timed(rounds, seconds), encoder, lambda rounds: note(told(rounds, tell)))
-    return {"tokens": tokens, "seconds": alone[1:], "notes": notes}  # alone[0]: the prefill
+    split: list[list[float]] = []
+    for _ in told(timed(rounds, seconds), tell):
+        split.append([sum(drafting), seconds[-1] - sum(drafting)])
+        drafting.clear()
+    return {"tokens": tokens, "seconds": alone[1:], "rounds": split[1:]}  # without the prefill
+
+
+def notes_of(
+    pair: tuple, ids: list[int], settings: dict, chance: float, tell: Callable
+) -> list[dict[str, Any]]:
+    """The notes of the speculative rounds of a text, which is decoded once more, untimed. At
+    temperature 0, p and q are those that the same words have at the temperature `chance`.
+    """
+    target, draft_model, encoder = pair
+    options, seed, coupled = options_of(settings), settings["seed"], settings["coupled"]
+    rng: Any = new_rng(seed, coupled, len(ids)) if coupled else RecordingRng(seed)
+    rule = "coupled" if coupled else settings["verification"]
+    if options["to_probs"].greedy:
+        rng, rule = LikeliestRng(seed), "token"
+        # the rule for shared noise accepts what the Rng samples from p, too: here, the likeliest
+        options |= {"coupled": True, "verification": "token"}
+        options["to_probs"] = replace(options["to_probs"], temperature=chance)
+    rounds = begin("speculative", target, draft_model, encoder, ids, **options, rng=rng)
+    return list(noted(told(rounds, tell), rng, rule))
 
 
 def times_of(turn: dict[str, Any]) -> list[float]:
     """[seconds of the large model alone, of drafting, of the rest] of a turn."""
-    drafting, rest = map(sum, zip(*(note["seconds"] for note in turn["notes"])))
-    return [sum(turn["seconds"]), drafting, rest]
+    return [sum(turn["seconds"]), *map(sum, zip(*turn["rounds"]))]
 
 
 def speedup_of(turn: dict[str, Any]) -> float:
@@ -135,11 +151,13 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
     is_greedy = options_of(settings)["to_probs"].greedy
-    other = settings | {"temperature": RANDOM if is_greedy else 0.0}
+    chance = RANDOM if is_greedy else settings["temperature"]
+    other = settings | {"temperature": chance if is_greedy else 0.0}
     runs: list[dict] = []
     n_turns = N_TURNS
     for run_settings in (settings, other):
-        data = partial(run_data, pair, ids, run_settings, defaults)
+        notes = notes_of(pair, ids, run_settings, chance, tell)
+        data = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
             turns.append(take_turn(pair, ids, run_settings, tell))

@@ -12,7 +12,7 @@ from table_models import FILTERS, TableModel, at_eos
 import sampling
 from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.decode import make_drafter
-from page.rounds import RecordingRng, noted
+from page.rounds import LikeliestRng, RecordingRng, noted
 from sampling import never, speculative
 
 IDS = [0, 1, 0]
@@ -39,20 +39,27 @@ class Heard(RecordingRng):
         return self.fell[-1][1]
 
 
-def run(target, draft, K, to_probs, rng, is_done=never, rule="token", watch=None):
-    """The Rounds of a text, perhaps watched."""
+def run(target, draft, K, to_probs, rng, is_done=never, rule="token"):
+    """The Rounds of a text."""
     drafter = make_drafter(draft, target, to_probs, rng)
-    rules = {**sampling.RULES, "coupled": verify_shared_noise}
-    rounds = speculative(target, drafter, IDS, 12, K, to_probs, rng, is_done, rules[rule])
-    return list(watch(rounds) if watch else rounds)
+    rules = {**sampling.RULES, "coupled": verify_shared_noise, "likeliest": verify_shared_noise}
+    return speculative(target, drafter, IDS, 12, K, to_probs, rng, is_done, rules[rule])
+
+
+def heard(rounds, kept):
+    """Pass Rounds on, and keep them."""
+    for this_round in rounds:
+        kept.append(this_round)
+        yield this_round
 
 
 def watched(target, draft, K, to_probs, new_rng, is_done=never, rule="token"):
     """(rounds without the prefill, notes, the Rng) of a text. To be watched changes nothing."""
-    rng, notes, drafting = new_rng(), [], []
-    watch = partial(noted, notes=notes, rng=rng, rule=rule, seconds=[1.0], drafting=drafting)
-    first, *rounds = run(target, draft, K, to_probs, rng, is_done, rule, watch)
-    unwatched = run(target, draft, K, to_probs, new_rng(), is_done, rule)
+    rng, kept = new_rng(), []
+    rounds = heard(run(target, draft, K, to_probs, rng, is_done, rule), kept)
+    notes = list(noted(rounds, rng, "token" if rule == "likeliest" else rule))
+    first, *rounds = kept
+    unwatched = list(run(target, draft, K, to_probs, new_rng(), is_done, rule))
     assert [first, *rounds] == unwatched and not first.tokens
     assert [note["tokens"] for note in notes] == [one.tokens for one in rounds]
     return rounds, notes, rng
@@ -126,16 +133,19 @@ def test_a_coupled_note_has_the_distributions_under_the_noise(draft):
     assert any(0 < mass < 1 for note in notes for mass in note["p"])
 
 
-def test_the_time_of_a_round_is_split_in_drafting_and_the_rest():
-    target, seconds, drafting, notes = TableModel(1), [9.0], [0.5], []
-    rng = RecordingRng(0)
-
-    def clocked(rounds):
-        for this_round in rounds:
-            seconds.append(3.0)
-            drafting.append(1.25)
-            yield this_round
-
-    watch = partial(noted, notes=notes, rng=rng, rule="token", seconds=seconds, drafting=drafting)
-    run(target, TableModel(2), 2, FILTERS["T=1"], rng, watch=lambda rounds: watch(clocked(rounds)))
-    assert {tuple(note["seconds"]) for note in notes} == {(1.25, 1.75)}
+@settings(max_examples=40, deadline=None)
+@cases
+def test_the_likeliest_words_are_those_of_temperature_0_with_the_odds_of_chance(
+    target, draft, K, to_probs, seed, is_done
+):
+    target = TableModel(target)
+    draft = None if draft is None else TableModel(draft)
+    new_rng = partial(LikeliestRng, seed)
+    rounds, notes, _ = watched(target, draft, K, to_probs, new_rng, is_done, "likeliest")
+    greedy = [*run(target, draft, K, FILTERS["greedy"], sampling.Rng(0), is_done)][1:]
+    assert rounds == greedy
+    for note, p, q in worked_out_anew(to_probs, notes, target, draft):
+        k = len(note["draft"])
+        assert note["p"] == p[range(k), note["draft"]].tolist()
+        assert note["q"] == q[range(k), note["draft"]].tolist()
+        assert len(note["coins"]) == note["examined"]

@@ -38,8 +38,7 @@ def test_both_decoders_take_turns_and_the_median_turn_is_shown(pair, monkeypatch
     def take_turn(*arguments):
         turn, ratio = real(*arguments), next(ratios)
         turn["seconds"] = [float(ratio)] + [0.0] * (len(turn["seconds"]) - 1)
-        for note in turn["notes"]:
-            note["seconds"] = [0.0, 1 / len(turn["notes"])]
+        turn["rounds"] = [[0.0, 1 / len(turn["rounds"])]] * len(turn["rounds"])
         taken.append(turn)
         return turn
 
