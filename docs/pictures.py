@@ -281,7 +281,7 @@ def fastest(a, c):
 
 
 def live():
-    """Save the live page, and a picture of its round; needs Playwright and a Chromium."""
+    """Save the live page, and a picture of its first round; needs Playwright and a Chromium."""
     from playwright.sync_api import sync_playwright  # pip install --group browser
 
     docs = Path(__file__).parent
@@ -291,9 +291,9 @@ def live():
             [sys.executable, docs.parent / "main.py", "play", "--save", page], check=True
         )
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        tab = browser.new_page(viewport={"width": 1280, "height": 720}, reduced_motion="reduce")
+        tab = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
         tab.goto(page.as_uri())
-        tab.get_by_role("button", name="4 Replace").click()
+        tab.evaluate("showMoment(race.lanes[1].deliveries[0].end)")
         tab.screenshot(path=docs / "live.png")
         browser.close()
         shutil.copyfile(page, docs / "live.html")

@@ -19,7 +19,7 @@ function make(kind, ...children) {
   const attributes = children[0]?.constructor === Object ? children.shift() : {};
   element.classList.add(...classes);
   for (const [name, value] of Object.entries(attributes)) {
-    if (name === "style") Object.assign(element.style, value);
+    if (name === "style") for (const key in value) element.style.setProperty(key, value[key]);
     else if (typeof value === "function") element.addEventListener(name, value);
     else if (value !== null) element.setAttribute(name, value);
   }
@@ -35,8 +35,9 @@ const rounded = (x, digits) => String(Number(x.toPrecision(digits))); // 110, no
 const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
 const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : 1;
+const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line of its number
 const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
-const times = x => x.toFixed(2) + "\u00a0×"; // a unit stays on the line of its number
+const times = x => x.toFixed(2) + "\u00a0×";
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
@@ -59,14 +60,13 @@ const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
   draft: "accepted guess", correction: "replacement", bonus: "extra word: all were right",
-  target: "large model alone", rejected: "rejected guess", unexamined: "unread guess",
+  target: "large model alone", rejected: "rejected guess",
 };
 
 // ---------------------------------------------------------------- the state of the page
 
-// all: what came, a run with another one in it; base: the run of the race; run: that of the
-// microscope, drawn by chance if one of the two is
-const state = {all: null, base: null, run: null};
+// all: what came, a run with another one in it; base: the run of the two that is shown
+const state = {all: null, base: null};
 const live = page.live || null;
 const still = matchMedia("(prefers-reduced-motion: reduce)");
 
@@ -80,6 +80,8 @@ const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
 const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a pass
+// How sure the large model was of each word that was written: its likeliest has this probability.
+const surenessOf = run => run.rounds.flatMap(({likely}) => likely.map(rows => rows[0][1]));
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 
 // Both decoders have taken turns; each turn is [seconds alone, of drafting, of the rest]. From it:
@@ -117,7 +119,6 @@ for (const link of $("links").children) link.hidden = link.href.includes("OWNER"
 
 const swatch = kind => make("span.swatch." + kind);
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
-const legendOf = (...kinds) => kinds.map(kind => make("li", make("span.token." + kind, NAMES[kind])));
 
 // Of a group of buttons, one looks pressed: the i-th, or none.
 const press = (group, i) => $(group).querySelectorAll("button").forEach((element, n) =>

@@ -30,7 +30,8 @@ async function ask(body, tellRow) {
     return null;
   } finally {
     if (asking === mine) { asking = null; $("progress").classList.add("room"); }
-    if (state.base) showHeadline(state.base); // what was cancelled has one turn
+    $("controls").classList.remove("room");
+    if (state.base) showSum(state.base); // what was cancelled has one turn
   }
 }
 
@@ -52,7 +53,7 @@ function field(name) {
     make("input", {name, type: "number", min: least, max: most, step, value, required: ""}));
 }
 
-// The first turn of both decoders is shown at once; the others follow while its round is read.
+// The first turn of both decoders is shown at once; the others follow while it is played.
 async function askRace() {
   const form = $("controls"), {value} = form.prompt, {most} = live.form.prompt;
   form.prompt.setCustomValidity(value.length <= most ? ""
@@ -61,17 +62,13 @@ async function askRace() {
   const body = {prompt: value};
   for (const name in live.form.fields) body[name] = Number(form[name].value);
   pause();
-  const run = await ask(body, first => {
-    begin(first);
-    showStep(0, true);
-  });
+  const run = await ask(body, first => { begin(first); start(); });
   if (!run) return;
-  const moment = race.time / race.length, isPlaying = race.playing;
+  const moment = race.time / race.length;
   begin(run);
   showMoment(moment * race.length);
-  if (isPlaying) play();
-  else if (one.step !== null) showStep(one.step, true);
-  announce(`Done: ${$("speedup").textContent}`);
+  if (race.playing) play(); // on the new clock
+  announce(`Done: ${$("sum").textContent}`);
 }
 
 // ---------------------------------------------------------------- saving
@@ -92,34 +89,35 @@ function save() {
 
 function showBase(run) {
   state.base = run;
-  for (const show of [showHead, showRace, showPays]) show(run);
-  showMoment(0);
+  for (const show of [showHead, showRace, showMicroscope, showPays]) show(run);
 }
 
 // A run has come, and with it another one: of one, the words are the likeliest; of the other, they
 // are drawn by chance.
 function begin(run) {
   state.all = run;
-  $("views").hidden = false; // from now on nothing above it appears
+  $("views").classList.remove("waiting"); // from now on nothing above what is there appears
+  $("controls").classList.remove("room");
   Object.assign(words, run.words, run.other?.words);
-  const byChance = [run, run.other].find(one => one && isByChance(one));
   showBase(run);
-  $("microscope").hidden = !byChance; // it is still to come
-  if (byChance) showMicroscope(byChance);
-  $("chance").classList.toggle("room", !run.other);
+  $("chance").classList.toggle("room", !run.other); // it is still to come
+}
+
+// Play from the beginning; without motion, the end is shown.
+function start() {
+  showMoment(still.matches ? race.length : 0);
+  if (!still.matches) play();
 }
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {
   if (isByChance(state.base) === Boolean(i)) return;
-  pause();
   showBase(state.base === state.all ? state.all.other : state.all);
-  if (one.step === null) play(); // from its beginning
-  else showStep(one.step);
+  start();
 }));
 
 if (live) {
   const form = $("controls");
-  form.hidden = $("save").hidden = false;
+  form.hidden = $("progress").hidden = false;
   form.prompt.value = live.form.prompt.value;
   for (const name in live.form.fields)
     if (name === "K" || name === "temperature") $("run").before(field(name)); // the others are folded
@@ -141,5 +139,5 @@ if (live) {
   askRace();
 } else {
   begin(page);
-  showStep(0, true);
+  start();
 }

@@ -2,20 +2,12 @@
 // One item for each decision and each token of the target: {n, round, r, i, id, kind, shown}, and of
 // a draft its numbers {p, q, ratio, u, P}. i is its place in the r-th round; shown is null where the
 // token is not in the text, u where no coin was tossed for it alone, P where no block was verified.
+// Where the words are the likeliest, p, q and u are those of words drawn by chance.
 
 let items = [], selected = null;
 
 const kindOf = (round, i) =>
   i < round.accepted ? "draft" : i < round.examined ? "rejected" : "unexamined";
-
-// The decision that shows most: a likely word is replaced by another, between accepted and dropped ones.
-function tellingItem(all) {
-  const rejected = all.filter(({kind}) => kind === "rejected");
-  const areWords = ({id, round, r, i}) => /^ \p{L}+ \p{L}+[^\p{L}]/u.test(
-    [id, round.tokens[i], all.find(item => item.r > r)?.round.tokens[0]].map(id => words[id]).join(""));
-  const shown = ({round, i, p, q}) => i * (i + 1) * (p + q) * (round.draft.length - 1 - i);
-  return rejected.filter(areWords).sort((a, b) => shown(b) - shown(a))[0] || rejected[0];
-}
 
 function itemsOf(run) {
   return run.rounds.flatMap((round, r) => {
@@ -40,39 +32,57 @@ function itemButton(item) {
   return element;
 }
 
-// A rejected guess stands above the token that took its place.
+// A rejected guess stands above the token that took its place; the ground of each is as dark as the
+// large model was sure.
 function showText(run) {
-  put("legend", legendOf("draft", "rejected", "correction", "bonus"), make("li", "⏎ a line break"));
-  const text = items.filter(item => item.shown !== null);
-  put("text", make("span.soft", plainly(run.prompt)), text.map(item => {
+  const sure = surenessOf(run), text = items.filter(item => item.shown !== null);
+  put("text", make("span.soft", plainly(run.prompt)), text.map((item, i) => {
     const above = items[item.n - 1], own = itemButton(item);
+    own.style.setProperty("--sure", share(sure[i]));
     return [/^ ./.test(item.shown) && " ",
       above?.kind === "rejected" ? make("span.over", itemButton(above), own) : own,
-      "\n".repeat(item.shown.split("\n").length - 1)];
+      /\n$/.test(item.shown) && !/^\n/.test(text[i + 1]?.shown ?? "") && "\n"];
   }));
+  put("legend", make("li", [0, .33, .67, 1].map(p => make("span.swatch.sure", {style: {"--sure": share(p)}})), "the darker, the surer the large model"),
+    ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
 }
 
-const ruleOf = run => run.settings.coupled ? "coupled" : run.settings.verification || "token";
+// ---------------------------------------------------------------- why guesses are right
+
+const SURE = .5;
+
+function showEasy(run) {
+  const [large, small] = run.parameters, n = draftedIn(run) && mostWords(run) - 1;
+  const examined = items.filter(({kind}) => kind === "draft" || kind === "rejected");
+  const rate = list => `${list.filter(({kind}) => kind === "draft").length} of ${list.length}`;
+  const [sure, unsure] = [true, false].map(isSure => rate(examined.filter(({round, i}) => round.likely[i][0][1] > SURE === isSure)));
+  put("h-easy", `Why is ${small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess"} so often right? Many words are easy.`);
+  put("surely", n > 0 && [`Where the large model was more than ${100 * SURE}\u00a0% sure of the next word, `, make("b", sure), " guesses were right; elsewhere ", make("b", unsure), ". Choose a word to see its odds below."]);
+  const a = acceptedIn(run) / (examinedIn(run) || 1), brings = sum(range(n + 1).map(i => a ** i));
+  put("rate", n > 0 && [`${plural(draftedIn(run), "word")} were guessed. Up to the first wrong one of each round, ${examinedIn(run)} were looked at, `,
+    make("b", `${acceptedIn(run)} of these right: a = ${a.toFixed(2)}`), `. With K = ${n} guesses, a delivery then brings 1 + a + … + a`, make("sup", "K"),
+    " = (1 − a", make("sup", "K+1"), `) / (1 − a) = ${brings.toFixed(2)} words on average; here it was ${tokensOf(run).length} / ${run.rounds.length} = ${(tokensOf(run).length / run.rounds.length).toFixed(2)}.`]);
+}
+
+// The rule of a run; that of the likeliest words is shown as if they were drawn by chance.
+const ruleOf = run => !isByChance(run) ? "token" : run.settings.coupled ? "coupled" : run.settings.verification || "token";
 
 // ---------------------------------------------------------------- one decision
 
-function explain({kind, round, i, p, q, ratio, u, P}) {
-  const odds = {
-    token: kind === "rejected" || ratio < .9995 ? `The small model says it in ${percent(q)} of all cases, the large one only in ${percent(p)}: it stays in `
-        + `${percent(ratio)} of them, as ${percent(ratio)} of ${percent(q)} are ${percent(p)}. The dice, from 0 to 100\u00a0%, said ${percent(u)}. `
-      : `The large model says it at least as often (${percent(p)}) as the small one (${percent(q)}): `
-        + "it stays, whatever the dice say. ",
-    block: `The guesses up to this one stay together in ${percent(P)} of all cases. `,
-    coupled: "Both models choose under the same noise here. ",
-  }[ruleOf(state.run)];
-  const isCoupled = state.run.settings.coupled, here = `${quoted(round.tokens[i])}, which the large model `
-    + (isCoupled ? "chooses under the same noise" : "says more often than the small one");
+// What became of it, in the run that is shown.
+function explain({kind, round, i, id, ratio, u, P}) {
+  const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
+  const rule = ruleOf(state.base), die = `The die fell at ${Number(u).toFixed(2)}, `;
+  const odds = !chance ? kind === "draft" ? `The large model’s likeliest word is ${guess}, too: the guess stays.` : `The large model’s likeliest word is ${own}, not ${guess}: the guess is replaced.`
+    : {token: die + (kind === "draft" ? "below" : "not below") + ` ${Math.min(1, ratio).toFixed(2)}: the guess ${kind === "draft" ? "stays" : "is replaced"}.`,
+      block: `The guesses up to this one stay together in ${percent(P)} of all cases.`,
+      coupled: "Both models choose under the same noise here."}[rule];
   return {
-    draft: odds + "Accepted.",
-    rejected: `${odds}Rejected. In its place comes ${here}.`,
-    correction: `In place of the rejected guess comes ${here}${isCoupled ? "" : ": drawn from the missing pieces, a wide one more often"}.`,
-    bonus: "All guesses were accepted: behind the last one, the same pass gave the large model’s own next word, for free.",
-    target: "Nothing was guessed: drawn as by the large model alone.",
+    draft: odds,
+    rejected: odds + (chance ? ` In its place comes ${own}.` : ""),
+    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from what the small model says too seldom" : ""}.`,
+    bonus: "All guesses were right: behind the last one, the same delivery brought the large model’s own next word, for free.",
+    target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
 }
 
@@ -95,17 +105,17 @@ function rowsAt(round, i) {
   return rows.sort((a, b) => last(a) - last(b) || (a.p - a.q) - (b.p - b.q));
 }
 
-// The rule, with the numbers of the word that is cut off most and of the one that lacks most.
-function showRule(rows, isToken) {
-  const most = size => isToken && rows.filter(row => row.id !== null && size(row) > .0005).sort((a, b) => size(b) - size(a))[0];
-  const kept = most(({over}) => over), cut = most(({q, both}) => q - both), number = x => (100 * x).toFixed(1);
-  const says = row => row && make("b", `${quoted(row.id)}: small model ${percent(row.q)}, large model ${percent(row.p)}. `);
+// The rule in three sentences, with the numbers of a guess; the die is a point on its bar.
+function showRule({p, q, u, id, kind}) {
+  const isGuess = ruleOf(state.base) === "token" && (kind === "draft" || kind === "rejected"), ratio = Math.min(1, p / q);
+  const name = isGuess ? quoted(id) : "x", stays = u < ratio;
   put("rule",
-    make("li", swatch("accepted"), says(kept), "A guess that the large model says at least as often ", make("b", "always stays"), "."),
-    make("li", swatch("rejected"), says(cut), cut ? ["So ", make("b", `a die keeps ${quoted(cut.id)} ${plural(stayIn(cut.p / cut.q), "time")} in 100`), ` (${number(cut.p)} of every ${number(cut.q)}), else it is cut off.`]
-      : "One that it says less often stays in that part of all cases; else it is cut off."),
-    make("li", swatch("residual"), "Then a replacement ", make("b", "fills exactly what is lacking"), ". So each word comes up ",
-      make("b", "as often as from the large model alone"), "."));
+    make("li", "The small model draws a guess from its odds q, the grey outline. ", isGuess && make("b", `q(${name}) = ${percent(q)}, p(${name}) = ${percent(p)}.`), !isGuess && "The large model’s odds are p, the purple one."),
+    make("li", "The guess stays with probability ", make("b", "min(1, p / q)", isGuess && ` = ${ratio.toFixed(2)}`), ": always where the large model says it at least as often. ",
+      isGuess && u !== null && [make("span.die", {role: "img", "aria-label": `a bar from 0 to 1, green up to ${ratio.toFixed(2)}; the die is at ${u.toFixed(2)}`},
+        make("i.accepted", {style: width(ratio)}), make("i.rejected", {style: width(1 - ratio)}), make("b", {style: {left: share(u)}})),
+      `The die, anywhere from 0 to 1, fell at ${u.toFixed(2)}: ${isByChance(state.base) ? "" : "by chance, "}${stays ? "the guess stays" : "it is replaced"}.`]),
+    make("li", "Else a replacement is drawn from ", make("b", "norm(max(0, p − q))"), ", what the small model says too seldom. So each word comes up as often as from the large model alone."));
 }
 
 // The picture of the rule: p and q as two areas over the same tokens, a row each. What they share
@@ -132,7 +142,7 @@ function areas(rows, drafted) {
 
 function showDistributions({round, i, id, kind}) {
   const rows = rowsAt(round, i), drafted = rows[0].q !== null, P = round.support && i > 0;
-  const {element, counts} = areas(rows, drafted), rule = ruleOf(state.run);
+  const {element, counts} = areas(rows, drafted), rule = ruleOf(state.base);
   const body = rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr",
     make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
     n === 0 && make("td.picture", {rowspan: rows.length}, element),
@@ -143,11 +153,10 @@ function showDistributions({round, i, id, kind}) {
   const foot = (says, kind, size, ...extra) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
     rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)},
       size(row) > .15 * lack && make("span", row.id === null ? "others" : listed(row.id)))), make("b", percent(lack)), extra)));
-  showRule(rows, drafted && rule === "token");
   put("more",
     make("table", {id: "likely"}, make("thead", make("tr", head("th", "next word"),
-      head("th", make("span.line-p"), `the large model says it${P ? ", × P" : ""}`, drafted && [make("span.line-q"), "the small one"]),
-      head("th.number", P ? "P × large" : "large"), drafted && head("th.number", "small"))), make("tbody", body),
+      head("th", make("span.line-p"), `p, the large model’s odds${P ? ", × P" : ""}`, drafted && [make("span.line-q"), "q, the small one’s"]),
+      head("th.number", P ? "P × p" : "p"), drafted && head("th.number", "q"))), make("tbody", body),
       drafted && !P && make("tfoot", foot("cut off", "rejected", ({q, both}) => q - both),
         foot("lacking", "residual", ({over}) => over, darts))),
     drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
@@ -271,15 +280,29 @@ function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
 
 // ---------------------------------------------------------------- which decision
 
+// The end of the text before the i-th place of the r-th round.
+function tailOf(run, r, i) {
+  const shown = [...run.rounds.slice(0, r).flatMap(({shown}) => shown), ...run.rounds[r].shown.slice(0, i)];
+  const written = plainly(run.prompt + shown.join("")).replace(/\n/g, "⏎");
+  return written.length > 50 ? "… " + written.slice(-45).replace(/^\S*\s/, "") : written;
+}
+
 function select(item) {
+  const run = state.base, {round, i, kind} = item;
   selected = item;
   for (const element of $("text").querySelectorAll("button")) {
     element.tabIndex = element.item.n === item.n ? 0 : -1; // one stop of the tab key
     element.setAttribute("aria-pressed", String(element.item.n === item.n));
   }
-  $("h-panel").textContent = `Decision ${item.n + 1} of ${items.length}: choose another in the text`;
-  put("detail", make("span.soft", tailOf(state.run, item.r, item.i)), " ", make("b", "?"));
-  put("because", make("b", listed(item.id)), " ", make("span.verdict." + item.kind, NAMES[item.kind]), " ", explain(item));
+  put("h-microscope", kind === "rejected" ? `Why was ${quoted(item.id)} rejected?` : `How ${quoted(item.id)} was chosen`);
+  put("detail", make("span.soft", tailOf(run, item.r, i)), " ", kind === "rejected"
+    ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
+    : make("span.mark." + kind, bare(words[item.id])));
+  put("because", make("span.verdict." + kind, NAMES[kind]), " ", explain(item));
+  put("odds", !isByChance(run) ? [make("b", "Now by chance. "), `So far every word was the likeliest, and the text the same, word for word. Chatbots draw words by chance; so let both models draw here (temperature ${run.chance}). Then the text is another one, and a rule keeps the odds of each word:`]
+    : run.settings.coupled ? "Words are drawn by chance, here under the same noise: the same text, too."
+    : `Words are drawn by chance (temperature ${run.settings.temperature}): another text, the same odds for each word. The rule:`);
+  showRule(item);
   showDistributions(item);
 }
 
@@ -291,10 +314,10 @@ $("text").addEventListener("keydown", event => {
   $("text").querySelector("[tabindex='0']").focus();
 });
 
+// It opens on the first rejected word of the race.
 function showMicroscope(run) {
-  state.run = run;
   items = itemsOf(run);
   showText(run);
-  select(tellingItem(items) || items[0]);
-  if (run.settings.coupled) put("odds", "Words drawn by chance, here under the same noise: the same text, too.");
+  showEasy(run);
+  select(items.find(({kind}) => kind === "rejected") || items[0]);
 }

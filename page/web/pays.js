@@ -25,7 +25,7 @@ function showMap(now) {
   const row = tenth => make("tr", make("th", {scope: "row"}, rate(tenth === near ? now.a : tenth)), now.by.map((_, i) => {
     const speedup = now.speedup(tenth === near ? now.a : tenth, i + 1), gain = clamp((speedup - 1) / 2, 0, 1);
     const here = i + 1 === now.K && tenth === near;
-    return make("td" + (here ? ".here" : "") + (speedup < .995 ? ".loss" : ""), {style: {backgroundColor:
+    return make("td" + (here ? ".here" : "") + (speedup < .995 ? ".loss" : ""), {style: {"background-color":
       `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toFixed(2));
   }));
   put("map", make("table.map",
@@ -41,7 +41,7 @@ function showVerdict(now) {
   const measured = median(turnsOf(state.base).map(({speedup}) => speedup));
   put("verdict",
     `With ${percent(now.a)} of the guesses right, ${now.K} in a round, theory expects `, make("b", times(speedup)),
-    speedup < .995 ? ": the large model alone is faster. " : ` (measured: ${times(measured)}). `,
+    speedup < .995 ? ": the large model alone is faster. " : Object.values(knobs).some(value => value !== null) ? ". " : ` (measured: ${times(measured)}). `,
     `Fastest (within 3 %): ${near.length > 1 ? `${near[0]} to ${near.at(-1)}` : near[0]} in a round.`);
 }
 

@@ -38,7 +38,7 @@ def test_a_page_asks_for_nothing(written):
 def test_without_scripts_a_picture_says_what_happens():
     page = (report.WEB / "page.html").read_text(encoding="utf-8")
     fallback = re.search("(?s)<noscript>.*</noscript>", page)[0]
-    assert "<svg" in fallback and "one token" in fallback
+    assert "<svg" in fallback and "one word" in fallback
 
 
 def test_play_saves_a_page_and_overwrites_none(program, pair, tmp_path):
