@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class Backend:
     name: str
     xp: Any  # the array module: numpy or cupy
     asarray: Callable  # from NumPy to this backend
-    to_host: Callable  # and back
+    to_host: Callable  # logits, x @ lay_out(w), as a NumPy array
     lay_out: Callable  # x @ lay_out(w), for a weight w [n_in, n_out], is the product, but fast
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
@@ -82,8 +82,18 @@ def cupy_backend(name: str) -> Backend:
         ) from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
         raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
-    cupy, half = gpu.cupy, name == "cupy-float16"
-    return Backend(name, cupy, cupy.asarray, cupy.asnumpy, gpu.Half if half else cupy.asarray)
+    dtype = np.float16 if name == "cupy-float16" else np.float32
+    return Backend(
+        name=name,
+        xp=gpu.cupy,
+        asarray=gpu.asarray,
+        to_host=gpu.to_host,
+        lay_out=partial(gpu.Weight, dtype=dtype),
+        layer_norm=gpu.layer_norm,
+        dot_product_attention=gpu.dot_product_attention,
+        gelu=gpu.gelu,
+        exact_gelu=gpu.exact_gelu,
+    )
 
 
 # ---------------------------------------------------------------- NumPy's products

@@ -1,16 +1,21 @@
-"""The CuPy backend. Where there is no GPU, NumPy stands in for CuPy, and strict arrays for its
-arrays (see also test_gpt2.py); the tests marked gpu run where CuPy finds a device.
+"""The CuPy backend. Where there is no GPU, NumPy stands in for CuPy, with kernels that run on the
+CPU, and strict arrays for its arrays (see also test_gpt2.py); the tests marked gpu run where CuPy
+finds a device.
 """
 
+import importlib
+import math
 import sys
-import types
+from dataclasses import replace
 
+import emulated_cupy
 import numpy as np
 import pytest
 import strict
 from toys import NUMPY, refusal
 
 import backends
+import gpt2
 import utils
 from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
@@ -20,7 +25,6 @@ from gpt2 import Config
 from sampling import SamplingParams
 
 CONFIG = Config(300, 32, 64, 4, 2)
-NAMES = "asarray float16 float32 dtype empty full triu exp tanh concatenate".split()
 
 
 def forget():
@@ -31,31 +35,127 @@ def forget():
 
 @pytest.fixture
 def cupy(monkeypatch):
-    module = types.ModuleType("cupy")
-    for name in NAMES:
-        setattr(module, name, getattr(np, name))
-    module.asnumpy = np.asarray
-    runtime = types.SimpleNamespace(getDeviceCount=lambda: 1)
-    module.cuda = types.SimpleNamespace(runtime=runtime)
+    module = emulated_cupy.module()
     monkeypatch.setitem(sys.modules, "cupy", module)
     forget()
     yield module
     forget()
 
 
+def real_gpu():
+    """The backend of a GPU that CuPy finds; without one the test is skipped."""
+    try:
+        return get_backend("cupy")
+    except ValueError as refusal:
+        pytest.skip(str(refusal))
+
+
 def logits(model):
     return model.read(list(range(20)), model.new_cache(), n_last=5)
 
 
-def test_float32_is_the_same_pass(cupy):
-    model = utils.random_model(CONFIG, get_backend("cupy"), scale=0.1)
-    assert np.array_equal(logits(model), logits(utils.random_model(CONFIG, NUMPY, scale=0.1)))
-    assert np.shares_memory(model.params["wte"], model.params["head"])
+# ---------------------------------------------------------------- kernels, and the definitions
 
 
+@pytest.fixture(params=["emulated", pytest.param("real", marks=pytest.mark.gpu)])
+def gpu(request):
+    """The module backends.gpu."""
+    if request.param == "emulated":
+        request.getfixturevalue("cupy")
+    else:
+        real_gpu()
+    return importlib.import_module("backends.gpu")
+
+
+rng = np.random.default_rng(0)
+
+
+def assert_close(gpu, found, expected):
+    """found: on the GPU, in float32."""
+    assert found.dtype == np.float32 and found.shape == expected.shape
+    np.testing.assert_allclose(gpu.cupy.asnumpy(found), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("n", [1, 2, 31, 32, 33, 64, 100, 1600])
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+def test_layer_norm(gpu, n, n_rows):
+    x = 3 + 10 * rng.standard_normal((2 * n_rows, n))
+    gain, bias = rng.standard_normal((2, 1, n))
+    on_gpu = [gpu.asarray(array) for array in (x, gain, bias)]
+    x, on_gpu[0] = x[::2], on_gpu[0][::2]  # every other row lies in memory
+    expected = gpt2.layer_norm(x, gain, bias, 1e-5, np)
+    found = gpu.layer_norm(*on_gpu, epsilon=1e-5, xp=gpu.cupy)
+    assert_close(gpu, found, expected)
+    assert np.array_equal(gpu.cupy.asnumpy(on_gpu[0]), x.astype(np.float32))  # the caller keeps it
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("n_head, n_new, n_read", [
+    (1, 1, 0), (4, 1, 31), (4, 1, 32), (3, 5, 0), (3, 2, 64), (2, 17, 20), (12, 1, 1023),
+])  # fmt: skip
+@pytest.mark.parametrize("size", [1, 100])
+def test_attention_and_its_softmax(gpu, n_head, n_new, n_read, size):
+    """Of keys and values in a longer cache; of scores too, whose exp is more than a float holds."""
+    n_total, d_head = n_read + n_new, 6
+    q, v = rng.standard_normal((2, n_head, n_total + 9, d_head))
+    k = size * rng.standard_normal((n_head, d_head, n_total + 9))
+    cut = lambda q, k, v: (q[:, :n_new], k[..., :n_total], v[:, :n_total])
+    expected = gpt2.dot_product_attention(*cut(q, k, v), np)
+    found = gpu.dot_product_attention(*cut(*map(gpu.asarray, (q, k, v))), gpu.cupy)
+    assert np.abs(found - gpu.asarray(expected)).max() < 1e-5 * size
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (5, 77)])
+def test_gelu(gpu, shape):
+    """Of an array, and of a product with the bias that it waits for."""
+    x, w, bias = 4 * rng.standard_normal(shape), rng.standard_normal((shape[1], 9)), np.ones((1, 9))
+    probability = np.vectorize(lambda x: 0.5 * math.erfc(-x * math.sqrt(0.5)), otypes=[float])
+    for kernel, formula in (
+        (gpu.gelu, lambda x: gpt2.gelu(x, np)),
+        (gpu.exact_gelu, lambda x: x * probability(x)),
+    ):
+        assert_close(gpu, kernel(gpu.asarray(x), gpu.cupy), formula(x))
+        product = gpu.asarray(x) @ gpu.Weight(w)
+        product += gpu.asarray(bias)
+        assert_close(gpu, kernel(product, gpu.cupy), formula(x @ w + 1))
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("dtype, error", [("float32", 1e-5), ("float16", 0.03)])
+@pytest.mark.parametrize("n_rows", [0, 1, 5])
+def test_a_product_and_what_it_goes_into(gpu, dtype, error, n_rows):
+    x, w, bias = (rng.standard_normal(shape) for shape in ((n_rows, 8), (8, 12), (1, 12)))
+    residual, weight = rng.standard_normal((n_rows, 12)), gpu.Weight(w, np.dtype(dtype))
+    product = lambda: gpt2.linear(gpu.asarray(x), weight, gpu.asarray(bias))
+    for found, expected in (
+        (gpu.asarray(residual) + product(), residual + (x @ w + bias)),
+        (product().reshape(n_rows, 3, 4), (x @ w + bias).reshape(n_rows, 3, 4)),
+        (gpu.asarray(gpu.to_host(gpu.asarray(x) @ weight)), x @ w),
+    ):
+        assert found.dtype == np.float32
+        assert np.allclose(gpu.cupy.asnumpy(found), expected, rtol=0, atol=error)
+
+
+# ---------------------------------------------------------------- a pass
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("exact", [False, True])
+def test_float32_is_the_same_pass(cupy, exact):
+    config = replace(CONFIG, exact_gelu=exact)
+    model = utils.random_model(config, get_backend("cupy"), scale=0.1)
+    expected = logits(utils.random_model(config, NUMPY, scale=0.1))
+    assert logits(model).dtype == np.float32
+    assert np.allclose(logits(model), expected, rtol=0, atol=1e-5)
+    assert np.shares_memory(model.params["wte"], model.params["head"].weight)
+
+
+@pytest.mark.elsewhere
 def test_float16_weights_in_a_float32_pass(cupy):
     model = utils.random_model(CONFIG, get_backend("cupy-float16"), scale=0.1)
-    weights = [part["weight"] for part in model.params["blocks"][0]["mlp"].values()]
+    weights = [model.params["blocks"][0]["mlp"][name]["weight"] for name in ("c_fc", "c_proj")]
     for weight in (*weights, model.params["head"]):
         assert weight.weight.dtype == np.float16
     plain = utils.random_model(CONFIG, NUMPY, scale=0.1)
@@ -64,6 +164,7 @@ def test_float16_weights_in_a_float32_pass(cupy):
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
 
 
+@pytest.mark.elsewhere
 def test_layer_norm_of_what_float16_cannot_square(cupy):
     """Trained models have activations in the thousands, whose squares float16 cannot hold."""
     read = utils.random_weights(CONFIG)
@@ -91,14 +192,6 @@ def test_an_unknown_backend():
 
 
 # ---------------------------------------------------------------- texts and figures
-
-
-def real_gpu():
-    """The backend of a GPU that CuPy finds; without one the test is skipped."""
-    try:
-        return get_backend("cupy")
-    except ValueError as refusal:
-        pytest.skip(str(refusal))
 
 
 @pytest.fixture(params=["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
