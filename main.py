@@ -5,6 +5,11 @@ and compares the two. `generate` shows the job from top to bottom; the algorithm
 import signal
 import sys
 
+if sys.version_info < (3, 10):
+    print(
+        "error: this Python is {}.{}: use 3.10 or newer".format(*sys.version_info), file=sys.stderr
+    )
+    sys.exit(2)
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load, Ctrl-C just ends the program
 

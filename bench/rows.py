@@ -7,18 +7,28 @@ Here the runs of a decoder are a list for each prompt, with a dict for each repe
 
     texts            the token ids of its text; of several texts, if these are one batch
     seconds          of all rounds but the prefill; of the slowest text of a batch
-    rounds           of each round (room, drafted, examined, accepted), numbers of tokens: as many
-                     as `room` could be drafted before the end of the text
+    rounds           a Draft for each round
     draft_seconds    of each round
     target_seconds   of the target's pass in each round
 """
 
 import statistics
 from collections.abc import Callable
-from typing import Any
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from bench.intervals import ratio, ratio_interval
 from decoding.theory import speedup
+
+
+class Draft(NamedTuple):
+    """What became of the draft of a round, in numbers of tokens."""
+
+    room: int  # as many could be drafted before the end of the text
+    drafted: int
+    examined: int
+    accepted: int
+
 
 Run = dict[str, Any]
 Runs = list[list[Run]]
@@ -35,7 +45,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     """
     plain_seconds, seconds = median_seconds(plain), median_seconds(runs)
     n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
-    examined, accepted = total(runs, 2), total(runs, 3)
+    examined, accepted = (total(runs, attrgetter(name)) for name in ("examined", "accepted"))
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
     figures: dict[str, Any] = {
         "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
@@ -74,9 +84,9 @@ def median_seconds(runs: Runs) -> list[float]:
     return [statistics.median(run["seconds"] for run in repeats) for repeats in runs]
 
 
-def total(runs: Runs, field: int) -> list[int]:
-    """Return each prompt's sum of a field of its rounds, over all repeats."""
-    return [sum(one[field] for run in repeats for one in run["rounds"]) for repeats in runs]
+def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
+    """Return each prompt's sum of a number of its rounds, over all repeats."""
+    return [sum(number(one) for run in repeats for one in run["rounds"]) for repeats in runs]
 
 
 # ---------------------------------------------------------------- the costs c and v
@@ -85,13 +95,13 @@ def total(runs: Runs, field: int) -> list[int]:
 def seconds_per_drafted_token(run: Run) -> list[float]:
     """Return for each round with a draft the seconds that a token of it took."""
     timed = zip(run["rounds"], run["draft_seconds"])
-    return [seconds / drafted for (_, drafted, *_), seconds in timed if drafted]
+    return [seconds / one.drafted for one, seconds in timed if one.drafted]
 
 
 def full_passes(run: Run, K: int) -> list[float]:
     """Return the seconds of each of the target's passes over K + 1 rows."""
     timed = zip(run["rounds"], run["target_seconds"])
-    return [seconds for (_, drafted, *_), seconds in timed if drafted == K]
+    return [seconds for one, seconds in timed if one.drafted == K]
 
 
 def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -> float | None:
@@ -129,7 +139,7 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     seldom, and a draft model no more where its context ends.
     """
     rounds = [one for repeats in runs for run in repeats for one in run["rounds"]]
-    drafted = [n for room, n, *_ in rounds if room >= K]
+    drafted = [one.drafted for one in rounds if one.room >= K]
     if len(drafted) < ROOMY * len(rounds):
         return "too few of its rounds had room for K tokens before the text's end"
     if drafted.count(K) < DRAFTING * len(drafted):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from bench.rows import Runs
+from bench.rows import Draft, Runs
 from decoding.batching import decode_together
 from decoding.clocked import Clocked
 from decoding.decode import make_drafter, timed
@@ -79,11 +79,11 @@ def decode_texts(
         else:
             loop = autoregressive(model, prompts[i], n_tokens, to_probs, rng)
         ids: list[int] = []
-        rounds: list[tuple[int, int, int, int]] = []
+        rounds: list[Draft] = []
         seconds: list[float] = []
         for one in timed(loop, seconds):
             room = n_tokens - len(ids) - 1
-            rounds.append((room, len(one.draft), one.examined, one.accepted))
+            rounds.append(Draft(room, len(one.draft), one.examined, one.accepted))
             ids += one.tokens
         return ids, rounds[1:], sum(seconds[1:])
 

@@ -2,13 +2,14 @@
 
 import pytest
 
-from bench.rows import make_row
+from bench.rows import Draft, make_row
 
 
 def run_of(seconds, K=3, tokens=10, verify=1.2, accepted=1, room=9):
     """One repeat: every round takes a pass of `verify` seconds, and accepts one of K drafts."""
     n_rounds = tokens // 2 if K else tokens
-    rounds = [(room, K, accepted + 1, accepted) if K else (room, 0, 0, 0)] * n_rounds
+    draft = (K, accepted + 1, accepted) if K else (0, 0, 0)
+    rounds = [Draft(room, *draft)] * n_rounds
     return {
         "texts": [[*range(tokens)]],
         "seconds": seconds,
@@ -75,15 +76,15 @@ def test_a_verify_cost_below_1_is_withheld_unless_it_is_noise(v, published):
 def test_nothing_is_predicted_where_drafting_was_rare():
     """As by look-up, and where a draft model's context ends: no formula is about such a run."""
     silent = run_of(4.0)
-    silent["rounds"] = [(9, 3, 2, 1)] * 3 + [(9, 0, 0, 0)] * 2
+    silent["rounds"] = [Draft(9, 3, 2, 1)] * 3 + [Draft(9, 0, 0, 0)] * 2
     found = make_row(SLOW, [[silent]] * 6, 3)
     assert found["predicted"] is None and "too few" in found["withheld"]["predicted"]
     assert found["verify_cost"] == pytest.approx(1.2) and found["speedup"] == 2
     # rounds that had no room for K drafts do not count
     ending = run_of(4.0)
-    ending["rounds"] = [(9, 3, 2, 1)] * 4 + [(1, 1, 1, 1)]
+    ending["rounds"] = [Draft(9, 3, 2, 1)] * 4 + [Draft(1, 1, 1, 1)]
     assert make_row(SLOW, [[ending]] * 6, 3)["predicted"] is not None
-    ending["rounds"] = [(9, 3, 2, 1)] * 2 + [(1, 1, 1, 1)]  # unless they are many
+    ending["rounds"] = [Draft(9, 3, 2, 1)] * 2 + [Draft(1, 1, 1, 1)]  # unless they are many
     found = make_row(SLOW, [[ending]] * 6, 3)
     assert found["predicted"] is None and "room" in found["withheld"]["predicted"]
 

@@ -87,6 +87,7 @@ DEFAULTS = ((), "x", 3, 1.5, 4, "red", False)
     (["paint", "123", "None", "[1]"], (("123", "None", "[1]"), *DEFAULTS[1:])),
     (["frame", "1e5"], ("1e5", 1)),
     (["frame", "--size", "2", "a=b"], ("a=b", 2)),
+    (["paint", "-", "a", "-"], (("-", "a", "-"), *DEFAULTS[1:])),  # Fire's separator elsewhere
 ])  # fmt: skip
 def test_words_become_the_values_of_their_annotations(words, expected):
     found = outcome(*words)
@@ -263,6 +264,12 @@ def test_what_is_not_installed_is_named():
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
+def test_an_old_python_is_named():
+    done = python("-c", "import sys; sys.version_info = 3, 9, 18, 'final', 0; import main")
+    message = "error: this Python is 3.9: use 3.10 or newer\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
 @pytest.mark.parametrize(
     "flags, code, out, err",
     [
@@ -280,3 +287,14 @@ def test_an_installed_program_gives_its_own_name(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["/usr/bin/speculate", "check", "124M"])
     print_error(ValueError("fetch it with python main.py download 124M"))
     assert capsys.readouterr().err == "error: fetch it with speculate download 124M\n"
+
+
+@pytest.mark.parametrize("word, flag", [
+    ("--model", "--target_model_size"), ("--max_new_tokens", "--n_tokens_to_generate"),
+    ("--max-tokens", "--n_tokens_to_generate"), ("--n_predict", "--n_tokens_to_generate"),
+    ("--speculate_k", "--K"), ("--num-assistant-tokens", "--K"),
+    ("--assistant_model", "--draft_model_size"), ("--temp", "--temperature"),
+])  # fmt: skip
+def test_flags_of_other_programs_are_known(program, word, flag):
+    done = program(word, "x")
+    assert (done.code, done.err) == (2, f"error: unknown flag '{word}': expected {flag}\n")

@@ -93,3 +93,34 @@ def test_a_stream_is_the_text_of_the_same_run(cli, as_json, target, temperature)
     assert ("\ufffd" in texts[0]) == (target == "bytes")
     shown = re.findall(r"(?s)-\nText = (.*?)\n\n(?=Spec|Time = )", streamed.out)
     assert shown == texts and streamed.err == ""
+
+
+# ---------------------------------------------------------------- the comparison
+
+SPECULATED = {
+    "seconds": 1.0, "prefill_seconds": 0.1, "tokens_per_second": 9.0, "acceptance_rate": 0.5,
+    "accepted": 5, "examined": 10, "drafted": 20, "tokens_per_target_pass": 3.75,
+}  # fmt: skip
+
+
+def comparison(capsys, *speedups, **figures):
+    results = {"autoregressive": SPECULATED, "speculative": SPECULATED | figures}
+    median = sorted(speedups)[len(speedups) // 2]
+    compared = {"speedup": median, "speedups": speedups, "identical": True}
+    show.comparison(results, compared)
+    return capsys.readouterr().out
+
+
+def test_a_speedup_above_the_tokens_per_pass_is_none(capsys):
+    """A pass of the target over several rows takes no less time than one over a single row."""
+    out = comparison(capsys, 3.76, 9.0, 1.58)
+    assert "Speedup = " not in out and "machine busy" in out and "3.76" in out
+    assert "Speedup = 3.75 (median of 3 turns, 1.58 to 9.00)" in comparison(capsys, 3.75, 9.0, 1.58)
+
+
+def test_drafted_tokens_beside_the_examined_say_what_was_wasted(capsys):
+    out = comparison(capsys, 1.0)
+    assert "= 0.500 (5 of 10 examined, of 20 drafted tokens)" in out and "smaller K" not in out
+    assert "a smaller K" in comparison(capsys, 1.0, drafted=21)
+    none = dict.fromkeys(("drafted", "examined", "accepted"), 0)
+    assert "nothing was drafted" in comparison(capsys, 1.0, **none, acceptance_rate=None)
