@@ -51,7 +51,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     tensors are not those of such a head.
     """
     path = folder / f"{name}.safetensors"
-    train = f"python -m train.train head --kind {name}"
+    train = f"python -m train.train distil CORPUS FOLDER --students {name}"
     if not path.is_file():
         raise ValueError(f"no {path}: choose another draft, or train one with {train}")
     table = safetensors.read_table(first_of(folder, path.name))  # which refuses a Git LFS pointer

@@ -20,11 +20,9 @@ class Purpose(IntEnum):
     VERDICT = 5  # verdicts by --synthetic_acceptance: the batch, the repeat
     ORDER_OF_TURNS = 7
     WEIGHTS = 9  # weights that training begins with
-    PASSAGES = 11  # places of the passages of a training step: the step
-    VALIDATION = 12  # places of the passages of a validation: the batch
-    WRITTEN = 13  # texts that a training step takes from those the target wrote: the step
-    BEGINNINGS = 14  # places of the passages that the target continues: the batch
-    CONTINUATIONS = 15  # noise of the target's samples: the batch
+    PASSAGES = 11  # what a training step reads: the step
+    VALIDATION = 12  # held-out texts
+    WRITTEN = 13  # what the target writes during a training run: the first step that reads it
 
 
 def stream(purpose: Purpose, seed: int, *numbers: int) -> np.random.SeedSequence:

@@ -1,6 +1,5 @@
 """What is trained in PyTorch is what runs in NumPy: models and heads, before and after the disk."""
 
-import contextlib
 import errno
 import re
 import signal
@@ -8,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,9 @@ from toys import NUMPY, TINY, write_checkpoint, write_pair
 import utils
 from checkpoints.files import sha256_of
 from checkpoints.folder import read_config, weights_files
+from checkpoints.registry import MODELS_DIR
 from checkpoints.tokenizer import load_encoder
+from cli import command
 from decoding.decode import load_pair
 from decoding.heads import load_head
 
@@ -27,20 +29,23 @@ for package in ("torch", "transformers", "safetensors", "tokenizers"):
 
 import torch  # noqa: E402
 
-from train import train  # noqa: E402
+from train import files, learning, run, students, texts, train  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* is enough for")  # fewer tokens, as it is short
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
 
 @pytest.fixture(autouse=True)
-def float32(monkeypatch, tmp_path):
-    """Training may compute in bfloat16; here every digit is wanted, of small matrices."""
-    monkeypatch.setattr(train, "N_CTX", TINY.n_ctx)
+def small(monkeypatch):
     torch.set_num_threads(1)
-    monkeypatch.setattr(train, "mixed_precision", contextlib.nullcontext)
-    monkeypatch.setattr(train, "CACHE", tmp_path / "cache")
-    monkeypatch.setattr(train, "MODELS", tmp_path)
+    torch.set_float32_matmul_precision("highest")
+    for module, name, value in (
+        (train, "N_CTX", TINY.n_ctx),
+        (train, "N_MARKED", 2),
+        (texts, "OPENING", 4),
+        (learning, "OPENING", 4),
+    ):
+        monkeypatch.setattr(module, name, value)
 
 
 def lively(module):
@@ -48,18 +53,18 @@ def lively(module):
     torch.manual_seed(3)
     for p in module.parameters():
         p.data = (0.3 * torch.randn(p.shape)).half().float()
-    return module.eval()
+    return module
 
 
 @pytest.fixture
 def folder(tmp_path):
     folder = write_checkpoint(tmp_path / "17M")
-    train.write_model(lively(train.GPT2(TINY)), folder, folder)
+    files.write_model(lively(students.GPT2(TINY)), folder, folder)
     return folder
 
 
 def read_teacher(folder):
-    return train.GPT2(*train.read_model(folder)).eval()
+    return students.GPT2(*files.read_model(folder)).requires_grad_(False)
 
 
 @torch.no_grad()
@@ -68,26 +73,17 @@ def test_a_model_is_the_same_in_numpy(folder, exact_gelu):
     config = read_config(folder)
     assert config == TINY
     config = replace(config, exact_gelu=exact_gelu)
-    train.write_model(lively(train.GPT2(config)), folder, folder)
+    files.write_model(lively(students.GPT2(config)), folder, folder)
     assert read_config(folder) == config
     model, teacher = utils.load_model(folder, NUMPY), read_teacher(folder)
     found = model.read(IDS, model.new_cache(), n_last=len(IDS))
-    expected = teacher.logits(teacher.hidden(torch.tensor([IDS])))[0]
+    expected = teacher.lm_head(teacher.hidden(torch.tensor([IDS])))[0]
     assert np.allclose(found, expected, atol=1e-3)
 
 
-@torch.no_grad()
-def test_positions_begin_at_the_offset(folder):
-    teacher, ids = read_teacher(folder), torch.tensor([IDS])
-    read = lambda offset: (teacher.embed(ids, offset), teacher.hidden(ids, offset))
-    expected, wpe = read(4), teacher.transformer.wpe.weight
-    wpe.copy_(wpe.roll(-4, 0))
-    assert all(map(torch.allclose, read(0), expected))
-
-
-HEADS = {  # how it is made, what its file notes, and how many guesses there are of a text
-    "eagle": (lambda: train.Eagle(TINY, 8, 4), {"n_head": "4"}, 9 + 8 + 7 + 6),
-    "medusa": (lambda: train.Medusa(TINY, 3), {}, 8 + 7 + 6),
+HEADS = {  # how it is made, and how many guesses there are of a text
+    "eagle": (lambda: students.Eagle(TINY, 8, 4), 9 + 8 + 7 + 6),
+    "medusa": (lambda: students.Medusa(TINY, 3), 8 + 7 + 6),
 }
 
 
@@ -102,20 +98,57 @@ def last_logits(target, head, n_text, ids):
 @torch.no_grad()
 @pytest.mark.parametrize("name", HEADS)
 def test_a_head_drafts_as_it_was_trained(folder, name):
-    make, notes, n_guesses = HEADS[name]
-    head, fingerprint = lively(make()), sha256_of(weights_files(folder))
-    train.write_tensors(head, folder / f"{name}.safetensors", target=fingerprint, **notes)
+    make, n_guesses = HEADS[name]
+    head = lively(make())
+    files.write_student(files.Student(name, head, ""), folder, folder)
     target = utils.load_model(folder, NUMPY)
     stored = load_head(name, folder, target)
     teacher, ids = read_teacher(folder), torch.tensor([IDS])
     # training guesses on a whole text at once
-    guesses = head.draft_logits(ids, 0, teacher.hidden(ids), teacher)
+    guesses = head.draft_logits(ids, teacher.hidden(ids), teacher)
     for place, (first, logits) in enumerate(guesses):
         for i, row in enumerate(logits[0].numpy(), first):
             n_text = i + 1 - place  # the draft began after this many tokens
             assert np.allclose(last_logits(target, stored, n_text, IDS[: i + 1]), row, atol=1e-3)
             n_guesses -= 1
     assert n_guesses == 0
+
+
+# ---------------------------------------------------------------- texts
+
+
+def numbers(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_a_teacher_writes_what_the_model_in_numpy_writes(folder):
+    model, openings = utils.load_model(folder, NUMPY), torch.tensor([IDS[:4], IDS[4:8]])
+    teacher = read_teacher(folder)
+    greedy = texts.continued(teacher, openings, 9)
+    sampled, rng = texts.continued(teacher, openings, 9, numbers()), numbers()
+    assert torch.equal(sampled[:, :4], openings) and not torch.equal(sampled, greedy)
+    for end in range(4, 9):
+        noise = -torch.empty(2, TINY.n_vocab).exponential_(generator=rng).log()
+        for text, added in ((greedy, 0 * noise), (sampled, noise)):
+            for row, by in zip(text.tolist(), added.numpy()):
+                assert (model.read(row[:end], model.new_cache())[0] + by).argmax() == row[end]
+
+
+def test_a_step_reads_books_and_what_the_teacher_wrote(folder, monkeypatch):
+    """Of 600 tokens, in a context of 24: 17 texts that fill it, 5 of books, and 17 half as long."""
+    wrote = []
+
+    def written(teacher, openings, n_seq, rng=None):
+        wrote.append((len(openings), n_seq, rng is None))
+        return torch.full((len(openings), n_seq), 2 + len(wrote))
+
+    monkeypatch.setattr(texts, "continued", written)
+    lesson = partial(texts.steps_of_teacher, read_teacher(folder), torch.ones(99).long(), 600, 1)
+    steps = [*lesson(0, 8)]
+    assert wrote == [(12 * 8 / 4, 24, False), (17 * 8 / 4, 12, True)]
+    for long, short in steps:
+        assert long.shape == (17, 24) and long[:, 0].tolist() == 12 * [3] + 5 * [1]
+        assert short.shape == (17, 12) and (short == 4).all()
 
 
 # ---------------------------------------------------------------- a run
@@ -137,193 +170,202 @@ def test_muon_moves_as_torchs_does(monkeypatch):
         return torch.cat([p.detach().flatten() for p in parameters])
 
     expected = moved(torch.optim.Muon, adjust_lr_fn="match_rms_adamw")
-    assert torch.allclose(moved(train.Muon), expected, atol=1e-5)
+    assert torch.allclose(moved(learning.Muon), expected, atol=1e-5)
 
 
-def read_texts(written=None, tokens_per_step=4096):
-    ids = np.resize(np.random.default_rng(0).integers(0, TINY.n_vocab, 40), 5000).astype(np.uint16)
-    return train.Texts(ids, ids, written, tokens_per_step)
+def test_the_learning_rate_rises_and_falls():
+    assert [learning.rate_at(step, 100) for step in (0, 20, 70, 99)] == [0.5, 1, 0.5, 1 / 60]
 
 
-MAKE = {name: make for name, (make, *_) in HEADS.items()}
-MAKE["model"] = lambda: train.GPT2(TINY)
+@pytest.fixture
+def learn(folder, tmp_path):
+    """Let students learn for 24 steps on a text that repeats; end: of the steps before Ctrl-C."""
+    books = torch.from_numpy(np.resize(np.random.default_rng(0).integers(0, TINY.n_vocab, 40), 999))
+    teacher = read_teacher(folder)
+    make = {name: make for name, (make, *_) in HEADS.items()}
+    make["model"] = lambda: students.GPT2(TINY)
 
+    def learned(where, *names, end=None):
+        learners, seen = [], []
+        for name in names:
+            torch.manual_seed(0)
+            learners.append(files.Student(name, make[name](), "by total variation"))
 
-@pytest.mark.parametrize("name", MAKE)
-def test_a_run_lowers_the_loss_and_resumes(folder, tmp_path, monkeypatch, name):
-    """Interrupted after its checkpoint and started again, it ends where it would have ended."""
-    monkeypatch.setattr(train, "STEPS_PER_CHECKPOINT", 20)
-    monkeypatch.setattr(train, "validate", lambda *arguments: 0.0)
-    loss, seen = train.distillation_losses(read_teacher(folder))[1], []
-
-    def trained(where, end=None):
-        def noted(*batch):
+        def losses(ids, progress):
             if len(seen) == end:
                 raise KeyboardInterrupt
-            found = loss(*batch)
-            seen.append(found.item())
+            found = [*learning.of_drafts(teacher, learners, ids, progress)]
+            seen.append(sum(found).item())
             return found
 
-        seen.clear()
-        torch.manual_seed(0)
-        model = MAKE[name]()
-        monkeypatch.setattr(train, "CACHE", tmp_path / where)
-        texts = read_texts(tokens_per_step=96)
-        train.train(name, model, (noted, noted), texts, TINY.n_ctx, 36, 3e-2, 1)
-        return [*model.parameters()]
+        lesson = partial(texts.steps_of_books, books, 96, 24, 1)
+        models = [learner.module for learner in learners]
+        rates, exam = [3e-2] * len(models), lambda: ""
+        run.train(tmp_path / where, {"seed": 1}, models, rates, lesson, losses, exam, 24)
+        return seen, [[*model.parameters()] for model in models]
 
-    whole = trained("whole")
-    assert sum(seen[-9:]) < sum(seen[:9])
+    return learned
+
+
+def same(a, b):
+    return all(map(torch.equal, chain(*a), chain(*b)))
+
+
+@pytest.mark.parametrize("name", [*HEADS, "model"])
+def test_a_run_lowers_the_loss_and_resumes(learn, monkeypatch, name):
+    """Interrupted after its checkpoint and started again, it ends where it would have ended."""
+    monkeypatch.setattr(run, "ROUND", 10)
+    seen, whole = learn("whole", name)
+    assert sum(seen[-6:]) < sum(seen[:6])
     with pytest.raises(KeyboardInterrupt):
-        trained("part", end=25)
-    assert all(torch.equal(a, b) for a, b in zip(whole, trained("part"), strict=True))
-    assert len(seen) == 16
+        learn("part", name, end=15)
+    seen, rest = learn("part", name)
+    assert len(seen) == 14 and same(whole, rest)
 
 
-def test_every_other_batch_is_what_the_target_wrote():
-    written = np.full((5, train.WRITTEN_TOKENS + 1), 7, np.uint16)
-    (books, _), (own, offset) = (read_texts(written).batch(step, 100, 1, 24) for step in (0, 1))
-    assert own.shape == (16, 257) and (own == 7).all() and offset == 0
-    assert not (books == 7).all()
-    # those of books take turns at the halves of the context all the same
-    offsets = [read_texts(written).batch(step, 100, 1, 24)[1] for step in (0, 2, 4, 6, 80, 82)]
-    assert offsets == [0, 12, 0, 12, 0, 0]
+def test_students_of_one_run_learn_as_each_does_alone(learn):
+    (_, together), (_, head), (_, model) = (
+        learn("".join(names), *names) for names in (["eagle", "model"], ["eagle"], ["model"])
+    )
+    assert same(together, head + model)
 
 
 # ---------------------------------------------------------------- commands
 
 
 @pytest.fixture
-def places(folder, tmp_path, monkeypatch):
-    """{flag: where a corpus and models are}, for short texts."""
-    (tmp_path / "corpus").mkdir()
+def places(folder, tmp_path):
+    """The words of a corpus and of a folder for a result, for short texts."""
+    corpus = tmp_path / "corpus"
+    corpus.mkdir()
     for split in ("train", "valid"):
-        (tmp_path / "corpus" / f"a_{split}.txt").write_text("the thing that they think " * 200)
-    monkeypatch.setattr(train, "MIN_TOKENS", {"train": 60, "valid": 60})
-    monkeypatch.setattr(train, "validate", lambda *arguments: 0.0)
-    monkeypatch.setattr(train, "SAMPLES_BATCH", 2)
-    return {"corpus": str(tmp_path / "corpus")}
+        (corpus / f"a_{split}.txt").write_text("the thing that they think " * 200)
+    return str(corpus), str(tmp_path / "made")
+
+
+def words_of(tmp_path):
+    """{flag: value} of the commands target and distil, for one short step."""
+    return {
+        "target": {"vocabulary": str(tmp_path / "17M"), "shape": "1x64", "steps": 1},
+        "distil": {"target_model_size": str(tmp_path / "17M"), "students": "1x32", "steps": 1},
+    }
 
 
 def test_texts_are_cut_with_the_vocabulary_of_a_folder(places, folder):
-    encoder, path = load_encoder(folder), Path(places["corpus"]) / "a_train.txt"
-    read = partial(train.read_texts, places["corpus"], folder)
-    ids = read(written=False).train.tolist()
-    assert ids == [*encoder.encode(path.read_text()), encoder.end_of_text]
-    with pytest.raises(ValueError, match="command samples"):
-        read(written=True)
+    encoder, path = load_encoder(folder), Path(places[0]) / "a_train.txt"
+    read = partial(texts.read_ids, places[0], "train", folder, 25)
+    assert read().tolist() == [*encoder.encode(path.read_text()), encoder.end_of_text]
     path.write_text("short")
-    with pytest.raises(ValueError, match="expected at least 60"):
-        read(written=False)
+    with pytest.raises(ValueError, match="expected at least 25"):
+        read()
 
 
-def test_samples_are_what_the_target_writes_and_go_on_where_they_were_interrupted(
-    places, folder, monkeypatch
-):
-    monkeypatch.setattr(train, "PROMPT_TOKENS", 4)
-    monkeypatch.setattr(train, "WRITTEN_TOKENS", 9)
-    write, begun = train.continue_passages, []
-
-    def sample(end=None):
-        def written(model, ids, seed, batch, n_texts):
-            begun.append(batch)
-            if batch == end:
-                raise KeyboardInterrupt
-            return write(model, ids, seed, batch, n_texts)
-
-        monkeypatch.setattr(train, "continue_passages", written)
-        train.samples(**places, target_model_size="17M", n_batches=4)
-        return np.load(train.samples_path(folder))
-
-    with pytest.raises(KeyboardInterrupt):
-        sample(end=2)
-    texts = sample()
-    assert texts.shape == (8, 10) and begun == [0, 1, 2, 2, 3]
-    model = utils.load_model(folder, NUMPY)
-    for row in texts[:2].tolist():  # the first batch is greedy
-        for end in range(4, 10):
-            assert model.read(row[:end], model.new_cache())[0].argmax() == row[end]
-
-
-def test_a_model_is_trained_from_nothing_grown_distilled_and_given_heads(
-    places, tmp_path, monkeypatch
-):
-    """As models/README.md does it, a few steps each."""
-    monkeypatch.setattr(train, "N_CTX", 256)
-    monkeypatch.setattr(train, "PROMPT_TOKENS", 200)
-    few = places | {"steps": 2}
-    monkeypatch.setattr(train, "TARGET_SHAPE", (2, 16, 2))
+def test_a_target_is_trained_and_drafts_and_heads_learn_from_it(places, tmp_path, capsys):
+    """As models/README.md does it: from nothing, then on from what was learned."""
+    corpus, _ = places
+    words, size, drafts, more = (str(tmp_path / name) for name in ("words", "big", "a", "b"))
     with pytest.warns(UserWarning, match="corpus: is enough for 2.. tokens, not 2048"):
-        train.tokenizer(**places)
-    size = tmp_path / "7M"
-    encoder = load_encoder(size)
-    n_merges = len((size / "merges.txt").read_text().splitlines()) - 1
+        train.tokenizer(corpus, words)
+    encoder = load_encoder(Path(words))
+    n_merges = len(Path(words, "merges.txt").read_text().splitlines()) - 1
     assert encoder.end_of_text == encoder.n_vocab - 1 == 256 + n_merges
-    train.target(**few)
-    train.target(**few, start="7M", grow="0,1", target_model_size="17M")
-    assert read_config(size.parent / "17M") == replace(read_config(size), n_embd=32, n_head=4)
-    train.draft(**few, n_layer=2, n_embd=16, n_head=2)
-    train.samples(**places, n_batches=1)
-    train.draft(**few, start="0.7M", written=True, draft_model_size="0.5M")
-    train.head(**few)
-    train.head(**few, kind="medusa")
-    for draft in ("0.7M", "0.5M", "eagle", "medusa"):
-        load_pair("7M", draft, str(tmp_path))
+    train.target(corpus, size, vocabulary=words, shape="2x64", steps=2)
+    expected = {"n_vocab": encoder.n_vocab, "n_ctx": 24, "n_embd": 64, "n_head": 1, "n_layer": 2}
+    assert vars(read_config(Path(size))).items() >= expected.items()
+    few = {"target_model_size": size, "steps": 2, "tokens_per_step": 96}
+    train.distil(corpus, drafts, students="1x32,2x64,eagle,medusa", **few)
+    trained = f"{drafts}/1x32,{drafts}/eagle.safetensors,1x64"
+    train.distil(corpus, more, students=trained, **few)
+    out = capsys.readouterr().out
+    said = re.findall(r"(\w+) (\d\.\d{3}) (\d\.\d{3})", out)
+    assert len(said) == 7
+    for kind in ("eagle", "medusa"):
+        path = Path(more if kind == "eagle" else drafts, f"{kind}.safetensors")
+        Path(size, path.name).write_bytes(path.read_bytes())
+    for draft in (f"{drafts}/1x32", f"{drafts}/2x64", f"{more}/1x32", "eagle", "medusa"):
+        load_pair(size, draft, MODELS_DIR)
 
 
-def test_a_finished_run_goes_on_with_more_steps(places, monkeypatch):
-    """Also from its own result, which it has replaced."""
-    steps, rate_at = [], train.rate_at
-    noted = lambda step, *given: steps.append(step) or rate_at(step, *given)
-    monkeypatch.setattr(train, "rate_at", noted)
-    for n in (2, 3):
-        train.target(**places, target_model_size="17M", start="17M", steps=n)
-    assert steps == [0, 0, 1, 1, 2, 2]  # of two optimizers
+def test_a_finished_run_goes_on_with_more_steps(places, tmp_path, monkeypatch):
+    steps, rate_at = [], run.rate_at
+    monkeypatch.setattr(run, "rate_at", lambda step, of: steps.append(step) or rate_at(step, of))
+    flags = words_of(tmp_path)["target"]
+    results = []
+    for n in (2, 3, 3):
+        train.target(*places, **flags | {"steps": n})
+        results.append(Path(places[1], "model.safetensors").read_bytes())
+    assert steps == [0, 1, 2] and results[0] != results[1] == results[2]
 
 
-def test_another_model_of_the_same_name_begins_anew(places, folder, tmp_path, monkeypatch):
-    """Its texts are not those of the old one, nor is a draft of another shape the old one."""
-    path, weights = train.samples_path(folder), folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
-    assert train.samples_path(folder) != path
-    few = places | {"steps": 2, "target_model_size": "17M", "draft_model_size": "0.7M"}
-    for width in (8, 16):
-        train.draft(**few, n_layer=1, n_embd=width, n_head=2)
-        assert read_config(tmp_path / "0.7M").n_embd == width
+def retrained(tmp_path, places, flags):
+    path = Path(flags["students"], "model.safetensors")
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
 
 
-def test_other_texts_are_another_run(places, tmp_path, monkeypatch):
-    monkeypatch.setattr(train, "PROMPT_TOKENS", 4)
-    monkeypatch.setattr(train, "WRITTEN_TOKENS", 9)
-    few = places | {"target_model_size": "17M"}
-    for text in ("the thing that they think ", "she sells what she shells "):
-        (tmp_path / "corpus" / "a_train.txt").write_text(text * 200)
-        train.draft(**few, draft_model_size="q", n_layer=1, n_embd=8, n_head=2, steps=1)
-        train.samples(**few, n_batches=1)
-    assert len({*train.CACHE.glob("q-*.pt")}) == 2
-    assert len({*train.CACHE.glob("samples-*-0.npy")}) == 2
+def other_target(tmp_path, places, flags):
+    path = tmp_path / "17M" / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+
+
+def other_texts(tmp_path, places, flags):
+    Path(places[0], "a_train.txt").write_text("she sells what she shells " * 200)
+
+
+@pytest.mark.parametrize(
+    "change, said",
+    [
+        (retrained, "students ['q "),
+        (other_target, "target '"),
+        (other_texts, "texts '"),
+        (lambda *_: _[-1].update(seed=2), "seed 1, not 2"),
+        (lambda *_: _[-1].update(students="1x32"), "not ['1x32 ']"),
+    ],
+)
+def test_a_run_of_other_weights_texts_or_flags_is_not_resumed(places, tmp_path, change, said):
+    """A model is told by its weights, whatever its name."""
+    start = tmp_path / "q"
+    files.write_model(students.GPT2(TINY), start, tmp_path / "17M")
+    flags = words_of(tmp_path)["distil"] | {"students": str(start)}
+    train.distil(*places, **flags)
+    before = sha256_of([tmp_path / "made" / "q" / "model.safetensors"])
+    change(tmp_path, places, flags)
+    with pytest.raises(ValueError, match=re.escape(said)) as raised:
+        train.distil(*places, **flags | {"steps": 2})
+    assert "its run has" in str(raised.value) and "give a new folder" in str(raised.value)
+    assert sha256_of([tmp_path / "made" / "q" / "model.safetensors"]) == before
+
+
+@pytest.mark.parametrize("name", ["tokenizer", "target", "distil"])
+@pytest.mark.parametrize("where", ["a folder", "a file", "17M", "7M"])
+def test_nothing_is_overwritten(places, tmp_path, name, where):
+    """Neither what someone has, nor what ships."""
+    path = tmp_path / "17M" if "a f" in where else Path(MODELS_DIR, where)
+    path = path / "vocab.json" if where == "a file" else path
+    before = sha256_of([*weights_files(path), path / "vocab.json"]) if path.is_dir() else None
+    with pytest.raises(ValueError, match="is there already, and no run to resume"):
+        getattr(train, name)(places[0], str(path), **words_of(tmp_path).get(name, {}))
+    assert not before or sha256_of([*weights_files(path), path / "vocab.json"]) == before
 
 
 @pytest.mark.parametrize("damaged", [b"", b"hello", "cut", "empty"])
-def test_a_damaged_checkpoint_is_named(places, tmp_path, monkeypatch, damaged):
-    run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
-    shape = {"n_layer": 1, "n_embd": 8, "n_head": 2}
-    run(**shape, steps=1)
-    (checkpoint,) = train.CACHE.glob("q-*.pt")
+def test_a_damaged_checkpoint_is_named(places, tmp_path, damaged):
+    flags = words_of(tmp_path)["target"]
+    train.target(*places, **flags)
+    checkpoint = tmp_path / "made" / "training.pt"
     if damaged == "empty":
-        torch.save({"step": 1, "states": []}, checkpoint)
+        saved = torch.load(checkpoint, weights_only=True)
+        torch.save(saved | {"states": []}, checkpoint)
     else:
         whole = checkpoint.read_bytes()
         checkpoint.write_bytes(whole[: len(whole) // 2] if damaged == "cut" else damaged)
     with pytest.raises(ValueError, match=f"{checkpoint.name}: cannot be read.*; delete it"):
-        run(**shape, steps=2)
+        train.target(*places, **flags | {"steps": 2})
 
 
 def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypatch):
-    run = partial(train.draft, **places, target_model_size="17M", draft_model_size="q")
-    run(n_layer=1, n_embd=8, n_head=2, steps=1)
-    train.tokenizer(**places, target_model_size="t")
-    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    flags = words_of(tmp_path)["target"]
+    train.target(*places, **flags)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
     def full(path, data):
         path.touch()
@@ -331,77 +373,73 @@ def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypat
 
     monkeypatch.setattr(Path, "write_bytes", full)
     for again in (
-        partial(train.tokenizer, **places, target_model_size="t"),
-        partial(run, n_layer=1, n_embd=8, n_head=2, steps=2),
-        partial(train.write_model, train.GPT2(TINY), tmp_path / "17M", tmp_path / "q"),
+        partial(train.tokenizer, places[0], str(tmp_path / "t")),
+        partial(train.target, *places, **flags | {"steps": 2}),
+        partial(files.write_model, students.GPT2(TINY), tmp_path / "made", tmp_path / "17M"),
     ):
         with pytest.raises(OSError, match="No space") as raised:
             again()
         assert raised.value.filename
     monkeypatch.undo()
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == files
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
-    "command, flags, said",
+    "name, flags, said",
     [
-        (train.draft, {"n_head": 0}, "--n_head 0: expected 1 or more"),
-        (train.draft, {"n_embd": 9, "target_model_size": "17M"}, "--n_embd 9: expected a multiple"),
-        (train.draft, {"n_embd": 1, "n_head": 1}, "--n_embd 1: expected 2 or more"),
-        (train.draft, {"seed": -1, "target_model_size": "17M"}, "seed -1: expected 0 or more"),
-        (train.draft, {"tokens_per_step": 9}, "--tokens_per_step 9: expected 24 or more"),
-        (train.draft, {"draft_model_size": "7M"}, "--draft_model_size 7M: is the target"),
-        (train.samples, {"n_batches": 0}, "--n_batches 0: expected 1 or more"),
-        (train.tokenizer, {"target_model_size": ".."}, "a model named '..': expected letters"),
-        (train.target, {"grow": "0"}, "--grow 0: expected --start"),
-        (train.target, {"grow": "a", "start": "17M"}, "--grow 'a': expected layers"),
-        (train.samples, {"target_model_size": "17M"}, "bad_train.txt: expected UTF-8"),
+        ("distil", {"steps": 0}, "--steps 0: expected 1 or more"),
+        ("distil", {"learning_rate": 1.0}, "--learning_rate 1.0: expected more than 0"),
+        ("distil", {"students": "1x33"}, "'1x33': expected layers x width, a multiple of 32"),
+        ("distil", {"students": "1x32,1x32"}, "--students 1x32,1x32: expected names that differ"),
+        ("distil", {"students": "nosuch"}, "no model 'nosuch'"),
+        ("distil", {"students": "nosuch/eagle.safetensors"}, "nosuch/eagle.safetensors"),
+        ("distil", {"seed": -1}, "seed -1: expected 0 or more"),
+        ("target", {"shape": "0x64"}, "'0x64': expected layers x width, a multiple of 64"),
+        ("target", {"shape": "8by64"}, "'8by64': expected layers x width"),
+        ("target", {"device": "cuda"}, "--device cuda: torch finds no GPU"),
+        ("target", {}, "bad_train.txt: expected UTF-8"),
     ],
 )
-def test_what_cannot_be_trained_is_one_line(places, tmp_path, command, flags, said):
+def test_what_cannot_be_trained_is_one_line(places, tmp_path, monkeypatch, name, flags, said):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     (tmp_path / "corpus" / "bad_train.txt").write_bytes(b"\xff")
-    with pytest.raises(ValueError, match=re.escape(said)):
-        command(**places, **flags)
+    with pytest.raises((ValueError, OSError), match=re.escape(said)):
+        getattr(train, name)(*places, **words_of(tmp_path)[name] | flags)
 
 
-@pytest.mark.parametrize("width", [10**9, 10**20])
-def test_a_model_too_large_for_memory_is_one_line(tmp_path, width):
+@pytest.mark.parametrize("width", [32 * 10**8, 32 * 10**19])
+def test_a_model_too_large_for_memory_is_one_line(places, capsys, width):
     """As transformers makes its weights: torch has errors of its own for what memory lacks."""
-    shape = f"--n_embd {width} --n_head 1 --draft_model_size q --target_model_size 17M".split()
-    command = [sys.executable, "-m", "train.train", "draft", tmp_path, *shape]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 2 and re.match("error: not enough memory for .*\\n$", done.stderr)
+    assert command.run(["distil", *places, "--students", f"1x{width}"], train.COMMANDS) == 2
+    assert re.match("error: not enough memory for .*\\n$", capsys.readouterr().err)
 
 
-def test_models_that_cannot_read_the_passages_are_refused(places, tmp_path):
+def test_students_that_cannot_read_the_teachers_texts_are_refused(places, tmp_path):
     write_checkpoint(tmp_path / "short", replace(TINY, n_ctx=TINY.n_ctx - 1))
-    for command, flags in [
-        (train.draft, {"target_model_size": "17M", "start": "short"}),
-        (train.draft, {"target_model_size": "short"}),
-        (train.target, {"target_model_size": "17M", "start": "short"}),
-        (train.head, {"target_model_size": "short"}),
-    ]:
-        with pytest.raises(ValueError, match="short: a context of 23 tokens, expected 24 or more"):
-            command(**places, **flags)
     write_pair(tmp_path, TINY)
-    with pytest.raises(ValueError, match="--start other words: expected the vocabulary of 17M"):
-        train.draft(**places, target_model_size="17M", start="other words")
-
-
-def test_a_layer_that_is_not_there_is_refused():
-    assert train.read_layers("", TINY) == [] and train.read_layers("1,0", TINY) == [1, 0]
-    with pytest.raises(ValueError, match="layer 2: expected 0 to 1"):
-        train.read_layers("0,2", TINY)
+    flags = words_of(tmp_path)["distil"]
+    for name, said in (
+        ("short", "short: a context of 23 tokens, expected 24"),
+        ("other words", "other words: expected the vocabulary of 17M"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            train.distil(*places, **flags | {"students": str(tmp_path / name)})
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT to send")
 def test_ctrl_c_while_modules_load_is_no_traceback():
-    command = [sys.executable, "-X", "importtime", "-m", "train.train", "--help"]
-    with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, cwd=ROOT) as loading:
-        next(line for line in loading.stderr if "tqdm" in line)  # torch is next
+    words = [sys.executable, "-X", "importtime", "-m", "train.train", "--help"]
+    with subprocess.Popen(words, stdout=-1, stderr=-1, text=True, cwd=ROOT) as loading:
+        next(line for line in loading.stderr if "before_numpy" in line)  # torch is next
         loading.send_signal(signal.SIGINT)
         assert "Traceback" not in loading.communicate()[1]
     assert loading.returncode == -signal.SIGINT
+
+
+def test_help_names_the_commands(capsys):
+    assert command.run(["--help"], train.COMMANDS) == 0
+    page = capsys.readouterr().out
+    assert all(name in page for name in train.COMMANDS)
 
 
 def test_one_line_where_a_package_is_missing():

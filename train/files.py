@@ -1,0 +1,131 @@
+"""Students by name, and the files in which they begin and end."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save
+from torch import nn
+
+from checkpoints.files import blame, sha256_of
+from checkpoints.folder import read_config, weights_files
+from checkpoints.search import find_folder
+from checkpoints.tokenizer import fit_vocabulary, load_encoder
+from cli.output import named
+from decoding.streams import Purpose, stream
+from gpt2 import Config
+from train.students import GPT2, Eagle, Medusa
+from utils import stored_weights
+
+
+@dataclass(frozen=True)
+class Student:
+    """One that learns from a teacher."""
+
+    name: str  # of its result
+    module: Any  # GPT2, Eagle or Medusa
+    begins_as: str  # the version of its weights; "" if they are random
+
+
+def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
+    """The student that a word names: "1x128", "eagle" and "medusa" begin with random weights, a
+    model (0.7M-17M) or the file of a head (models/17M/eagle.safetensors) with its own.
+
+    target, config: the teacher's folder and shape. Raises ValueError for a model of another
+    vocabulary, or with a shorter context.
+    """
+    seed_weights(seed)
+    kinds = {"eagle": Eagle, "medusa": Medusa}
+    if word in kinds:
+        return Student(word, kinds[word](config), "")
+    if re.fullmatch(r"\d+x\d+", word):
+        return Student(word, GPT2(shaped(word, config.n_vocab, config.n_ctx, 32)), "")
+    path = Path(word)
+    if path.suffix == ".safetensors" and path.stem in kinds:
+        module = kinds[path.stem](config)
+        with blame(path, f"expected a head of {target.name}"):
+            module.load_state_dict({k: v.float() for k, v in load_file(path).items()})
+        return Student(path.stem, module, version_of([path]))
+    folder = find_folder(word)
+    if load_encoder(folder) != load_encoder(target):
+        raise ValueError(f"{word}: expected the vocabulary of {target.name}")
+    own, tensors = read_model(folder)
+    if own.n_ctx < config.n_ctx:
+        raise ValueError(f"{word}: a context of {own.n_ctx} tokens, expected {config.n_ctx}")
+    return Student(folder.name, GPT2(own, tensors), version_of(weights_files(folder)))
+
+
+def seed_weights(seed: int) -> None:
+    """Seed torch's global generator, which draws the weights of models made from now on."""
+    torch.manual_seed(int(stream(Purpose.WEIGHTS, seed).generate_state(1)[0]))
+
+
+def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
+    """The shape of a model, from layers x width: "8x256". d_head: the width of a head of attention.
+    Raises ValueError for a text that is no such shape.
+    """
+    numbers = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    n_layer, n_embd = map(int, numbers.groups()) if numbers else (0, 1)
+    if n_embd % d_head:
+        expected = f"expected layers x width, a multiple of {d_head}, such as 2x{4 * d_head}"
+        raise ValueError(f"{text!r}: {expected}")
+    return Config(n_vocab, n_ctx, n_embd, n_embd // d_head, n_layer)
+
+
+def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
+    """(shape, {name as stored: parameters in float32}) of a model's folder."""
+    config = fit_vocabulary(folder, read_config(folder), load_encoder(folder))
+    read = stored_weights(folder, config)
+    return config, {name: read(name) for name in config.shapes()}
+
+
+# ---------------------------------------------------------------- on disk
+
+
+def version_of(files: Iterable[Path]) -> str:
+    """The first digits of a hash, which tell files from others of their names."""
+    return sha256_of(files)[:8]
+
+
+def write(path: Path, data: bytes) -> None:
+    """Put a file in the place of an older one, whole. A missing folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_suffix(".part")
+    try:
+        with named(path):
+            part.write_bytes(data)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
+    """Write the parameters of a module to a safetensors file in float16, in place of an older one.
+
+    notes: for the file's metadata
+    """
+    halves = {name: tensor.half().cpu() for name, tensor in module.state_dict().items()}
+    write(path, save(halves, metadata={"format": "pt"} | notes))
+
+
+def write_model(model: GPT2, folder: Path, source: Path) -> None:
+    """Write a model into a folder, which is made, as Hugging Face stores GPT-2, with the vocabulary
+    of another folder. The output head is not written, because it is the token embedding.
+    """
+    write_tensors(model.transformer, folder / "model.safetensors")
+    for name in ("vocab.json", "merges.txt"):
+        write(folder / name, (source / name).read_bytes())
+    write(folder / "config.json", model.config.to_json_string().encode())
+
+
+def write_student(student: Student, folder: Path, target: Path) -> None:
+    """Write a draft model into a folder of its name, or the head of a target into a file."""
+    if isinstance(student.module, GPT2):
+        write_model(student.module, folder / student.name, target)
+        return
+    notes = student.module.notes | {"target": sha256_of(weights_files(target))}
+    write_tensors(student.module, folder / f"{student.name}.safetensors", **notes)

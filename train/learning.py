@@ -1,0 +1,174 @@
+"""Losses, and the optimizers that lower them."""
+
+from collections.abc import Iterator
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.files import Student
+from train.students import GPT2
+from train.texts import OPENING
+
+WEIGHT_DECAY = 0.05
+
+# ---------------------------------------------------------------- losses
+
+
+def of_next_tokens(model: GPT2, ids: Tensor, progress: float) -> Iterator[Tensor]:
+    """Yield the loss of a target: the mean cross-entropy of the next token, in nats.
+
+    ids: [batch, n_seq + 1]; progress: of the run, which does not matter here
+    """
+    logits = model.lm_head(model.hidden(ids[:, :-1]))
+    yield F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
+    """The mean over positions, of logits: 2 x [..., n_vocab] -> scalar."""
+    p, q = p.log_softmax(-1), q.log_softmax(-1)
+    return (p.exp() * (p - q)).sum(-1).mean()
+
+
+def total_variation(p: Tensor, q: Tensor) -> Tensor:
+    """The mean over positions, of logits: 2 x [..., n_vocab] -> scalar. An acceptance rate at
+    temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6).
+    """
+    return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
+
+
+def drafts(
+    teacher: GPT2, students: list[Student], ids: Tensor
+) -> Iterator[list[tuple[Tensor, Tensor]]]:
+    """Yield for each student what it and the teacher predict of texts ids [batch, n_seq]: (p, q),
+    logits [batch, n_seq - i, n_vocab], for each token i of a draft. A head reads half of the texts.
+    The teacher reads them once.
+    """
+    with torch.no_grad():
+        hidden = teacher.hidden(ids)
+        p = teacher.lm_head(hidden)
+    for student in students:
+        rows = slice(-(-len(ids) // student.module.share))
+        logits = student.module.draft_logits(ids[rows], hidden[rows], teacher)
+        # token i of a draft: its row j is for the target's position i + j
+        yield [(p[rows, i:], q) for i, q in logits]
+
+
+def of_drafts(
+    teacher: GPT2, students: list[Student], ids: Tensor, progress: float
+) -> Iterator[Tensor]:
+    """Yield the loss of each student, the distances of its drafts from the teacher (DistillSpec,
+    Zhou et al. 2023, arXiv 2310.08461), added up over the tokens of a draft.
+
+    By Kullback-Leibler first, whose gradients are large while a student knows nothing: until
+    `progress`, from 0 to 1, is 0.3. Then, and for a student that begins trained, by total
+    variation, which decoding pays for.
+    """
+    for student, pairs in zip(students, drafts(teacher, students, ids)):
+        by_kl = not student.begins_as and progress < 0.3
+        distance = kullback_leibler if by_kl else total_variation
+        yield torch.stack([distance(p, q) for p, q in pairs]).sum()
+
+
+@torch.no_grad()
+def mark_target(model: GPT2, held_out: Tensor) -> str:  # [n_rows, n_seq + 1]
+    """How well a target predicts texts, in words."""
+    losses = [loss for ids in held_out.split(16) for loss in of_next_tokens(model, ids, 1)]
+    return f"cross-entropy of held-out text {torch.stack(losses).mean():.3f}"
+
+
+@torch.no_grad()
+def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy: Tensor) -> str:
+    """How well students draft texts that the teacher wrote: their names, with the acceptance rate
+    expected at temperature 1, and how often the likeliest tokens agree after the opening.
+
+    sampled, greedy: [n_rows, n_seq], written as the names say
+    """
+    mean = lambda shares: sum(shares) / len(shares)
+    words = []
+    for student in students:
+        pairs = lambda texts: (
+            pair for ids in texts.split(16) for pair in next(drafts(teacher, [student], ids))
+        )
+        accepted = [1 - total_variation(p, q) for p, q in pairs(sampled)]
+        agree = [(p.argmax(-1) == q.argmax(-1))[:, OPENING:] for p, q in pairs(greedy)]
+        agreed = [one.float().mean() for one in agree]
+        words.append(f"{student.name} {mean(accepted):.3f} {mean(agreed):.3f}")
+    return ", ".join(words)
+
+
+# ---------------------------------------------------------------- optimizers
+
+
+def orthogonalize(matrix: Tensor) -> Tensor:  # [n, m] -> [n, m]
+    """Bring all singular values of a matrix near 1, by Newton-Schulz iteration."""
+    # Jordan et al.'s coefficients: s -> a s + b s^3 + c s^5 brings s, from 0 to 1, near 1
+    a, b, c = 3.4445, -4.7750, 2.0315
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp(min=1e-7)
+    for _ in range(5):
+        gram = x @ x.T
+        x = a * x + (b * gram + c * gram @ gram) @ x
+    return x.T if tall else x
+
+
+class Muon(torch.optim.Optimizer):
+    """Moves each matrix along its orthogonalized momentum, as far as AdamW would (Jordan et al.
+    2024, https://kellerjordan.github.io/posts/muon). All parameters are matrices.
+
+    torch.optim.Muon always multiplies in bfloat16. On a CPU without instructions for bfloat16, its
+    step would take minutes.
+    """
+
+    def __init__(
+        self, params: list, lr: float, weight_decay: float, momentum: float = 0.95
+    ) -> None:
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
+        for p in group["params"]:
+            average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
+            average.lerp_(p.grad, 1 - group["momentum"])
+            update = orthogonalize(p.grad.lerp(average, group["momentum"]))  # Nesterov's
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            # AdamW's updates have a root mean square of about 0.2, an orthogonal matrix one of 1
+            # over the square root of its longer side (Liu et al. 2025, arXiv 2502.16982)
+            p.add_(update, alpha=-group["lr"] * 0.2 * max(p.shape) ** 0.5)
+
+
+def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
+    """[Muon, AdamW]: the one moves the matrices, the other embeddings, norms and biases."""
+    matrices: list[nn.Parameter] = []
+    others: list[nn.Parameter] = []
+    for name, p in model.named_parameters():
+        is_embedding = name.endswith(("wte.weight", "wpe.weight"))
+        (matrices if p.ndim == 2 and not is_embedding else others).append(p)
+    adamw = torch.optim.AdamW(others, learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+    return [Muon(matrices, learning_rate, WEIGHT_DECAY), adamw]
+
+
+def rate_at(step: int, steps: int) -> float:
+    """The learning rate of a step, over the highest: it rises in the first 2 % of the run, and
+    falls to zero in its last 60 %.
+
+    >>> rate_at(0, 100), rate_at(20, 100), rate_at(70, 100)
+    (0.5, 1.0, 0.5)
+    """
+    return min(1.0, (step + 1) / (0.02 * steps), (steps - step) / (0.6 * steps))
+
+
+def move(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
+    """Take a step along the gradients that have been added up, at most of norm 1, and forget them.
+
+    optimizers: those of one model
+    """
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], 1.0)
+    for group in groups:
+        group["lr"] = learning_rate
+    for optimizer in optimizers:
+        optimizer.step()
+        optimizer.zero_grad()

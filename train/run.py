@@ -1,0 +1,111 @@
+"""A run: its folder, its checkpoint, its steps.
+
+The same command resumes a run in its folder, from the last checkpoint.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from train.files import write
+from train.learning import move, new_optimizers, rate_at
+
+ROUND = 200  # steps from a checkpoint to the next
+STATE = "training.pt"  # the checkpoint, in the folder of a run
+
+Lesson = Callable[[int, int], Iterator[list[torch.Tensor]]]  # (first step, end) -> their batches
+Losses = Callable[[torch.Tensor, float], Iterator[torch.Tensor]]  # (a batch, progress from 0 to 1)
+
+
+@contextmanager
+def memory_named() -> Iterator[None]:
+    """Raise MemoryError, with what to do, where torch cannot allocate a tensor of some size."""
+    try:
+        yield
+    except (RuntimeError, TypeError) as error:
+        if not re.search("allocate memory|out of memory|[Oo]verflow", str(error)):
+            raise
+        problem = "not enough memory for this model; make it smaller, or lower --tokens_per_step"
+        raise MemoryError(problem) from error
+
+
+def open_run(folder: str, device: str) -> Path:
+    """The folder of a new run, or of one to resume. Raises ValueError if it holds anything else:
+    nothing but a run's own results is ever replaced.
+    """
+    path = Path(folder)
+    if path.exists() and not (path / STATE).is_file() and (path.is_file() or any(path.iterdir())):
+        raise ValueError(f"{path}: is there already, and no run to resume; give a new folder")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("--device cuda: torch finds no GPU; expected cpu")
+    # float32; in products TF32 on a GPU, and bfloat16 on a CPU that has instructions for it
+    torch.set_float32_matmul_precision("high" if device == "cuda" else "medium")
+    return path
+
+
+def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
+    """Load the states of parts from the checkpoint in a run's folder, if there is one, and return
+    how many steps the run has taken. Raises ValueError if it is a run of another identity.
+    """
+    path = folder / STATE
+    if not path.exists():
+        return 0
+    try:
+        saved = torch.load(path, weights_only=True, map_location="cpu")
+        step, known = saved["step"], saved["identity"]
+        if known == identity:
+            for part, state in zip(parts, saved["states"], strict=True):
+                part.load_state_dict(state)
+    except Exception as error:
+        problem = f"cannot be read, {type(error).__name__}; delete it, and the run begins anew"
+        raise ValueError(f"{path}: {problem}") from error
+    for name, value in identity.items():
+        if known.get(name) != value:
+            other = f"its run has {name} {known.get(name)!r}, not {value!r}"
+            raise ValueError(f"{folder}: {other}; give a new folder")
+    return step
+
+
+def train(
+    folder: Path,
+    identity: dict[str, Any],
+    models: list[torch.nn.Module],
+    rates: list[float],
+    lesson: Lesson,
+    losses: Losses,
+    exam: Callable[[], str],
+    steps: int,
+) -> None:
+    """Take the remaining steps of a run. After every ROUND of them and at the end, write the
+    checkpoint and print what the exam says.
+
+    identity: what tells the run from others, except for steps and rates; rates: the highest, of
+    each model. losses yields a loss for each model
+    """
+    optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
+    parts = [*models, *(one for both in optimizers for one in both)]
+    step = resume(folder, identity, parts)
+    bar = tqdm(total=steps, initial=step, mininterval=5)
+    while step < steps:
+        first = step - step % ROUND
+        batches_of_steps = lesson(first, min(first + ROUND, steps))
+        for batches in islice(batches_of_steps, step - first, None):  # without those taken before
+            for batch in batches:
+                for loss in losses(batch, step / steps):
+                    (loss / len(batches)).backward()
+            for both, rate in zip(optimizers, rates):
+                move(both, rate * rate_at(step, steps))
+            step += 1
+            bar.update()
+        file, states = BytesIO(), [part.state_dict() for part in parts]
+        torch.save({"step": step, "identity": identity, "states": states}, file)
+        write(folder / STATE, file.getvalue())
+        bar.write(f"step {step}: {exam()}")
+    bar.close()

@@ -1,0 +1,167 @@
+"""What is trained: a GPT-2, EAGLE's head and Medusa's.
+
+They are made of transformers' parts, so their parameters have the names and shapes of the files.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.models.gpt2.modeling_gpt2 import GPT2MLP, GPT2Block
+from transformers.pytorch_utils import Conv1D
+
+from gpt2 import Config
+
+Logits = Iterator[tuple[int, Tensor]]  # (i, logits of token i of drafts)
+
+
+def transformers_config(config: Config) -> GPT2Config:
+    return GPT2Config(
+        vocab_size=config.n_vocab,
+        n_positions=config.n_ctx,
+        n_embd=config.n_embd,
+        n_head=config.n_head,
+        n_layer=config.n_layer,
+        layer_norm_epsilon=config.epsilon,
+        activation_function="gelu" if config.exact_gelu else "gelu_new",
+        embd_pdrop=0.0,
+        resid_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=config.n_vocab - 1,
+        eos_token_id=config.n_vocab - 1,
+        architectures=["GPT2LMHeadModel"],
+        dtype="float16",  # on disk
+        # at these shapes a fused attention is slower on a CPU
+        attn_implementation="sdpa" if torch.cuda.is_available() else "eager",
+    )
+
+
+class GPT2(GPT2LMHeadModel):
+    """A target or a draft model. Without tensors, {name as stored: array}, weights are random."""
+
+    share = 1  # of the rows of a batch, one in how many it reads
+
+    def __init__(self, config: Config, tensors: dict[str, np.ndarray] | None = None):
+        super().__init__(transformers_config(config))
+        if tensors:
+            state = {name: torch.from_numpy(array) for name, array in tensors.items()}
+            self.transformer.load_state_dict(state)
+
+    def embed(self, ids: Tensor) -> Tensor:  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        """The sums of token and position embeddings."""
+        positions = torch.arange(ids.shape[1], device=ids.device)
+        return self.transformer.wte(ids) + self.transformer.wpe(positions)
+
+    def hidden(self, ids: Tensor) -> Tensor:  # [batch, n_seq] -> [batch, n_seq, n_embd]
+        """The output of the last block after the final norm."""
+        return self.transformer(ids, use_cache=False).last_hidden_state
+
+    def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: "GPT2") -> Logits:
+        """Yield (0, logits [batch, n_seq, n_vocab]): of the next token at every position. The heads
+        below, which are called in the same way, need the target's hidden states and the target.
+        """
+        yield 0, self.lm_head(self.hidden(ids))
+
+
+class Eagle(nn.Module):
+    """One block that guesses the target's next hidden state from the hidden state before and a
+    token.
+
+    When it drafts, it reads its own guesses, so it is trained on these as well: on a whole text at
+    once, as if a draft began at every position. The i-th token of a draft attends to the text
+    before the draft, with the target's hidden states, and then to the draft's own tokens.
+
+    n_draft_tokens: tokens of a draft in training; in use there may be more
+    """
+
+    share = 2  # a text costs as much as several do a draft model
+
+    def __init__(
+        self, target: Config, n_embd: int = 256, n_head: int = 4, n_draft_tokens: int = 4
+    ) -> None:
+        super().__init__()
+        self.n_head, self.n_draft_tokens = n_head, n_draft_tokens
+        self.notes = {"n_head": str(n_head)}  # for the file: no shape of a tensor tells it
+        block = replace(target, n_embd=n_embd, n_head=n_head, n_layer=1)
+        self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
+        self.h = nn.ModuleList([GPT2Block(transformers_config(block))])
+
+    def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: GPT2) -> Logits:
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
+        for token i of drafts that begin at every position. Row j is to be like the target's logits
+        at position i + j.
+
+        ids, hidden: [batch, n_seq], [batch, n_seq, n_hidden], a text and the target's hidden states
+        teacher: the target, whose embeddings, final norm and output head are used
+        """
+        norm = teacher.transformer.ln_f
+        embedded = teacher.embed(ids)
+        # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
+        nothing = norm(torch.zeros_like(hidden[:, :1]))
+        keys: list[Tensor] = []  # guess_hidden appends those of each token of the draft
+        values: list[Tensor] = []
+        for i in range(self.n_draft_tokens):
+            hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
+            hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
+            # what is guessed at the first i places belongs to drafts that began before the text
+            yield i, teacher.lm_head(hidden[:, i:])
+
+    def guess_hidden(
+        self, hidden_before: Tensor, embedded: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> Tensor:  # -> [batch, n_seq, n_hidden]
+        """A guess of the hidden state at every position, before the norm.
+
+        hidden_before, embedded: [batch, n_seq, n_hidden], at the position before, and of the tokens
+        keys, values: of the earlier tokens of the drafts, which get those of this one appended
+        """
+        block = self.h[0]
+        x = self.fc(torch.cat([hidden_before, embedded], -1))
+        qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
+        # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
+        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv)
+        keys.append(k)
+        values.append(v)
+        heads = self.attend(q, keys, values)
+        x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
+        x = x + block.mlp(block.ln_2(x))
+        return self.proj(x)
+
+    def attend(
+        self, q: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> Tensor:  # [batch, n_head, n_seq, d_head] -> the same
+        """Let every position attend to the text before its draft, and to the draft's tokens."""
+        n_seq = q.shape[-2]
+        n_before = len(keys) - 1  # tokens of the draft before this one
+        ones = torch.ones(n_seq, n_seq, dtype=torch.bool, device=q.device)
+        # Row i of the mask is for the token at position i. keys[0]: the text, up to where its draft
+        # began; keys[1], keys[2], ...: one token of the draft each, n_back positions before
+        masks = [ones.tril(-n_before)]
+        masks += [ones.tril(-n_back).triu(-n_back) for n_back in reversed(range(n_before))]
+        mask = torch.cat(masks, -1)  # [n_seq, (n_before + 1) n_seq]
+        return F.scaled_dot_product_attention(q, torch.cat(keys, 2), torch.cat(values, 2), mask)
+
+
+class Medusa(nn.Module):
+    """A head for each token of a draft, a residual block on the target's hidden state."""
+
+    share = 2
+    notes: dict[str, str] = {}
+
+    def __init__(self, target: Config, n_heads: int = 3) -> None:
+        super().__init__()
+        heads = [GPT2MLP(target.n_embd, transformers_config(target)) for _ in range(n_heads)]
+        for head in heads:  # at first every head gives the target's own logits
+            nn.init.zeros_(head.c_proj.weight)
+        self.heads = nn.ModuleList(heads)
+
+    def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: GPT2) -> Logits:
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
+        from the hidden state at every position, as Eagle.draft_logits does.
+        """
+        for i, head in enumerate(self.heads, 1):
+            hidden_before = hidden[:, :-i].contiguous()  # Conv1D views it as a matrix
+            yield i, teacher.lm_head(hidden_before + head(hidden_before))

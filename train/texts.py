@@ -1,0 +1,122 @@
+"""What a run reads: passages of books, and what the teacher itself writes after passages of books.
+
+A draft sees the target's texts when it is used, so it learns most from these. The batch of a step
+depends on (seed, step) alone.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache
+
+from checkpoints.tokenizer import load_encoder
+from cli.prompts import read_utf8
+from decoding.streams import Purpose, stream
+from encoder import END_OF_TEXT
+from train.students import GPT2
+
+OPENING = 32  # tokens of a book, which the teacher continues
+READS = 4  # how often a text that the teacher has written is read, on average
+
+
+def read_documents(corpus: str, split: str) -> list[str]:
+    """All documents of a split, "train" or "valid", always in the same order."""
+    paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
+    if not paths:
+        raise ValueError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
+    text = f"\n{END_OF_TEXT}\n".join(map(read_utf8, paths))
+    return [document.strip("\n") for document in text.split(END_OF_TEXT) if document.strip()]
+
+
+def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # -> [n_ids]
+    """A whole split in the vocabulary of a model's folder; <|endoftext|> ends a document. Raises
+    ValueError for fewer than `least` tokens.
+    """
+    encoder = load_encoder(folder)
+    ids: list[int] = []
+    for document in read_documents(corpus, split):
+        ids += [*encoder.encode(document), encoder.end_of_text]
+    if len(ids) < least:
+        raise ValueError(f"{corpus!r}: {len(ids)} {split} tokens; expected at least {least}")
+    return torch.tensor(ids)
+
+
+def version_of(*texts: Tensor) -> str:
+    """The first digits of a hash of ids, which tell texts from others."""
+    return sha256(b"".join(ids.numpy().tobytes() for ids in texts)).hexdigest()[:8]
+
+
+def generator(where: Tensor, purpose: Purpose, seed: int, *numbers: int) -> torch.Generator:
+    """A generator of random numbers on the device of a tensor, for one stream."""
+    state = stream(purpose, seed, *numbers).generate_state(1)[0]
+    return torch.Generator(where.device).manual_seed(int(state))
+
+
+def passages(
+    ids: Tensor, n_rows: int, n_seq: int, rng: torch.Generator
+) -> Tensor:  # [n_ids] -> [n_rows, n_seq]
+    """Cut passages out of a text, at random places."""
+    starts = torch.randint(len(ids) - n_seq + 1, (n_rows, 1), generator=rng, device=ids.device)
+    return ids[starts + torch.arange(n_seq, device=ids.device)]
+
+
+@torch.no_grad()
+def continued(
+    teacher: GPT2, openings: Tensor, n_seq: int, rng: torch.Generator | None = None
+) -> Tensor:  # [n_rows, n_opening] -> [n_rows, n_seq]
+    """Let a teacher continue texts: sampled at temperature 1, or greedily without a generator."""
+    past, text, unread = DynamicCache(), openings, openings
+    while text.shape[1] < n_seq:
+        read = teacher.transformer(unread, past, use_cache=True)
+        logits = teacher.lm_head(read.last_hidden_state[:, -1])
+        if rng:  # the argmax of logits + Gumbel noise is a sample
+            logits = logits - torch.empty_like(logits).exponential_(generator=rng).log()
+        unread = logits.argmax(-1, keepdim=True)
+        text = torch.cat([text, unread], 1)
+    return text
+
+
+def written(
+    teacher: GPT2, books: Tensor, n_sampled: int, n_greedy: int, rng: torch.Generator
+) -> tuple[Tensor, Tensor]:  # [n_ids] -> [n_sampled, n_ctx], [n_greedy, n_ctx / 2]
+    """Let a teacher continue passages of books: sampled to the end of its context, and greedily to
+    its middle, as greedy texts repeat themselves soon.
+    """
+    n_ctx = teacher.config.n_positions
+    sampled = continued(teacher, passages(books, n_sampled, OPENING, rng), n_ctx, rng)
+    return sampled, continued(teacher, passages(books, n_greedy, OPENING, rng), n_ctx // 2)
+
+
+def steps_of_books(
+    books: Tensor, tokens_per_step: int, n_seq: int, seed: int, first: int, end: int
+) -> Iterator[list[Tensor]]:
+    """Yield the batches of the steps from first to end, here one each: [n_rows, n_seq]."""
+    for step in range(first, end):
+        rng = generator(books, Purpose.PASSAGES, seed, step)
+        yield [passages(books, max(1, tokens_per_step // n_seq), n_seq, rng)]
+
+
+def steps_of_teacher(
+    teacher: GPT2, books: Tensor, tokens_per_step: int, seed: int, first: int, end: int
+) -> Iterator[list[Tensor]]:
+    """Yield the batches of the steps from first to end, two each: texts that fill the context, some
+    of books and most of what the teacher sampled; and half as long, what it wrote greedily. The
+    teacher writes all that these steps read before the first of them.
+    """
+    n_ctx = teacher.config.n_positions
+    n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))
+    n_books = round(0.3 * n_long)  # so a fifth of all tokens
+    n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))
+    rng = generator(books, Purpose.WRITTEN, seed, first)
+    rounded_up = lambda n_rows: -(-n_rows * (end - first) // READS)
+    needed = rounded_up(n_long - n_books), rounded_up(n_greedy)
+    sampled, greedy = written(teacher, books, *needed, rng)
+    for step in range(first, end):
+        rng = generator(books, Purpose.PASSAGES, seed, step)
+        draw = lambda n, of: torch.randint(len(of), (n,), generator=rng, device=of.device)
+        own = sampled[draw(n_long - n_books, sampled)]
+        long = torch.cat([own, passages(books, n_books, n_ctx, rng)])
+        yield [long, greedy[draw(n_greedy, greedy)]]
