@@ -93,7 +93,7 @@ class Encoder:
 
     vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
-    tokens that no merge makes, such as <|user|>; `encode` looks for them before it cuts words.
+    tokens such as <|user|>, in the vocabulary or not; `encode` looks for them before it cuts words.
     ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if these do
     not belong together. `longest` is the number of bytes of the longest token.
 
@@ -113,14 +113,15 @@ class Encoder:
         except KeyError as missing:
             raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
         added, symbols = added or {}, byte_symbols()
-        ids, n = {*vocabulary.values(), *added.values()}, len(vocabulary) + len(added)
+        ids, n = {*vocabulary.values(), *added.values()}, len(vocabulary | added)
         if ids != {*range(n)} or not all(type(i) is int for i in ids):
             raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
-        if spelled := [symbol for symbol in vocabulary if not symbols.keys() >= {*symbol}]:
+        words = {symbol: i for symbol, i in vocabulary.items() if symbol not in added}
+        if spelled := [symbol for symbol in words if not symbols.keys() >= {*symbol}]:
             raise ValueError(f"{spelled[0]!r} is not spelled in GPT-2's byte symbols")
         self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
         self._byte_ids = {byte: vocabulary[s] for s, byte in symbols.items() if s in vocabulary}
-        self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in vocabulary.items()}
+        self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in words.items()}
         self._bytes |= {i: text.encode() for text, i in added.items()}
         self.longest = max(map(len, self._bytes.values()))
         self._added = added

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from checkpoints.files import sha256_of
 from checkpoints.folder import WEIGHTS, weights_files
-from checkpoints.registry import repository
+from checkpoints.hub import repository
 
 OPTIONAL_FILES = (  # what a repository may have
     "generation_config.json",

@@ -1,6 +1,4 @@
-"""What all of checkpoints/ uses: small files of a folder, checksums of large ones, and errors that
-name their file.
-"""
+"""Small files of a checkpoint folder, checksums of large ones, and errors that name their file."""
 
 import hashlib
 import json
@@ -8,26 +6,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-LFS = b"version https://git-lfs.github.com/spec/v1"
-OTHERS = {  # {pattern: what it is}, of files that cannot be read here, to name what was found
-    "*.gguf": "llama.cpp's format",
-    "ggml-model*": "ggml's format",
-    "adapter_*": "a LoRA adapter: merge it into its model",
-    "ckpt.pt": "nanoGPT's checkpoint",
-    "*_ft.pkl": "DialoGPT's weights: name it pytorch_model.bin",
-    "tf_model.h5": "Keras weights",
-    "flax_model.msgpack": "Flax weights",
-    "*.onnx": "ONNX",
-    "onnx": "a folder of ONNX files",
-    "openvino_model.*": "OpenVINO's format",
-    "*.npz": "NumPy arrays",
-    "*.fp16.*": "a variant: rename it",
-    "vocab.txt": "BERT's WordPiece vocabulary",
-    "*.model": "a SentencePiece vocabulary",
-    "*?tokenizer.json": "a tokenizer: name it tokenizer.json",
-    "*-vocab.json": "a vocabulary: name it vocab.json",
-    "checkpoint-*": "a step of a training: give this folder",
-}
+LFS = b"version https://git-lfs.github.com/spec/v1"  # begins a pointer that Git LFS left
+# the most bytes that are read of a file, or at once: of a config or a list of tensors, of which
+# that of 1558M has 70,000; and of a vocabulary, of which one of 250,000 tokens has 17,000,000
+LIMIT = 1 << 20
+VOCABULARY_LIMIT = 1 << 25
+OTHER_TOKENS = "prompts would have other tokens than GPT-2's"  # advice about a tokenizer's files
 
 
 def sha256_of(files: Iterable[Path]) -> str:
@@ -41,8 +25,10 @@ def sha256_of(files: Iterable[Path]) -> str:
 
 
 def first_of(folder: Path, *names: str) -> Path:
-    """The first of these names that is a file in the folder. Raises ValueError, which names what
-    else was found, if none is; and for a pointer that Git LFS left in the place of a file.
+    """The first of these names that is a file in the folder, as a path.
+
+    Raises ValueError if none is, naming what else was found; and if the file is only the pointer
+    that Git LFS leaves in its place.
     """
     for path in (folder / name for name in names):
         if path.is_file():
@@ -50,15 +36,19 @@ def first_of(folder: Path, *names: str) -> Path:
                 if file.read(len(LFS)) == LFS:
                     raise ValueError(f"{path}: is only a pointer of Git LFS; use git lfs pull")
             return path
-    found = [f"{p.name} is {what}" for name, what in OTHERS.items() for p in folder.glob(name)]
-    hint = "; ".join(found[:3]) or "a model folder needs one"
+    from checkpoints.others import files_of_others  # here, as most folders have what is sought
+
+    hint = "; ".join(files_of_others(folder)[:3]) or "a model folder needs one"
     raise ValueError(f"{folder}: has no {' or '.join(names)}; {hint}")
 
 
 @contextmanager
-def blame(path: Path, advice: str = "delete it and fetch it again") -> Iterator[None]:
-    """Raise whatever the content of a file provokes as a ValueError of one line: the file's name,
-    what is wrong, and advice. An OSError that names a file passes as it is.
+def errors_about(path: Path, advice: str = "delete it and fetch it again") -> Iterator[None]:
+    """In the block, whatever the content of a file provokes becomes a ValueError of one line: the
+    path, what is wrong, and advice. An OSError that names a file passes as it is.
+
+        with errors_about(path):
+            json.loads("{")  # PATH: is damaged (JSONDecodeError: ...); delete it and fetch it ...
     """
     try:
         yield
@@ -66,22 +56,38 @@ def blame(path: Path, advice: str = "delete it and fetch it again") -> Iterator[
         if isinstance(error, OSError) and error.filename:
             raise
         reason = str(error).partition("\n")[0][:200]
-        if type(error) is ValueError:
-            raise ValueError(f"{path}: {reason}; {advice}") from None
-        kind = type(error).__name__
-        raise ValueError(
-            f"{path}: is damaged ({kind}: {reason}); delete it and fetch it again"
-        ) from None
+        if type(error) is not ValueError:  # not one of ours
+            reason = f"is damaged ({type(error).__name__}: {reason})"
+            advice = "delete it and fetch it again"
+        raise ValueError(f"{path}: {reason}; {advice}") from None
 
 
-def read_json(path: Path, optional: bool = False) -> dict:
-    """Read the JSON object in a file; {} if the file is optional and not there. Raises ValueError
-    if it holds anything else.
+def read_small(path: Path, limit: int = LIMIT) -> bytes:
+    """The content of a file. Raises ValueError, which does not name it, for more than `limit`
+    bytes.
+    """
+    with path.open("rb") as file:
+        raw = file.read(limit + 1)
+    if len(raw) > limit:
+        raise ValueError(f"has more than {limit:,} bytes")
+    return raw
+
+
+def read_json(path: Path, optional: bool = False, limit: int = LIMIT) -> dict:
+    """The JSON object in a file; {} if the file is optional and not there. Raises ValueError if it
+    holds anything else, or more than `limit` bytes.
     """
     if optional and not path.is_file():
         return {}
-    with blame(path):
-        value = json.loads(path.read_bytes())
+    with errors_about(path):
+        value = json.loads(read_small(path, limit))
         if not isinstance(value, dict):
             raise ValueError("is no JSON object")
         return value
+
+
+def require_unset(values: dict, *names: str) -> None:
+    """Raise ValueError, which does not name the file, if one of these settings is on."""
+    for name in names:
+        if values.get(name):
+            raise ValueError(f"{name} is {values[name]!r}, not false")

@@ -5,19 +5,19 @@ cannot be used raises ValueError.
 import math
 import re
 import warnings
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from checkpoints.files import first_of, read_json
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
 
-WEIGHTS = (  # the preferred first
+CONFIGS = ("config.json", "hparams.json")
+WEIGHTS = (  # the preferred first; an index names the shards, files that have some tensors each
     "model.safetensors",
     "model.safetensors.index.json",
     "pytorch_model.bin",
@@ -25,22 +25,61 @@ WEIGHTS = (  # the preferred first
 )
 # {ending: the module of checkpoints/formats/ that reads such a file, imported when one is there}
 READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_checkpoint"}
-SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
-CONFIGS = ("config.json", "hparams.json")
-PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
-# causal masks, and heads that a language model does not use
-UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
 
-NUMBERS = {  # {field of gpt2.Config: (its names, transformers' choice first; the least; the most)}
+# ---------------------------------------------------------------- which files
+
+
+def tokenizer_files(folder: Path) -> list[Path]:
+    """tokenizer.json, else the vocabulary and the merges. Raises ValueError if one is missing."""
+    vocabulary = first_of(folder, "tokenizer.json", "vocab.json", "encoder.json")
+    if vocabulary.name == "tokenizer.json":
+        return [vocabulary]
+    return [vocabulary, first_of(folder, "merges.txt", "vocab.bpe")]
+
+
+def weights_files(folder: Path) -> list[Path]:
+    """The files with the weights of a folder: one, or all shards, or TensorFlow's index and data.
+    All but the first may be missing. Raises ValueError if there are none.
+    """
+    if not any((folder / name).is_file() for name in WEIGHTS):
+        from checkpoints.formats import tf_checkpoint  # here: few folders have such files
+
+        index = first_of(folder, *WEIGHTS, *tf_checkpoint.index_names(folder))
+        return [index, tf_checkpoint.data_of(index)]
+    path = first_of(folder, *WEIGHTS)
+    if path.suffix != ".json":
+        return [path]
+    from checkpoints.formats.shards import files_of
+
+    return files_of(path)
+
+
+def problem_with(folder: Path) -> str:
+    """What a folder lacks first, in words; "" if it has all files of a model."""
+    try:
+        files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+    except ValueError as error:
+        return str(error)
+    missing = (path for path in files if not path.is_file())
+    return next((f"{path}: is missing" for path in missing), "")
+
+
+# ---------------------------------------------------------------- the shape
+
+# {field of gpt2.Config: (its names in a file, the first that is there counts; least; most)}, such
+# as n_ctx: max_position_embeddings, else n_positions, else n_ctx, from 1 to 10^7. For transformers,
+# the first name counts, too
+NUMBERS = {
     "n_vocab": (("vocab_size", "n_vocab"), 2, 10**7),
     "n_ctx": (("max_position_embeddings", "n_positions", "n_ctx"), 1, 10**7),
     "n_embd": (("hidden_size", "n_embd"), 2, 10**7),  # one column makes no matrix
     "n_head": (("num_attention_heads", "n_head"), 1, 10**7),
     "n_layer": (("num_hidden_layers", "n_layer"), 1, 1000),
 }
-TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_accurate")
+TANH_GELU = ("gelu_new", "gelu_fast", "gelu_pytorch_tanh", "gelu_python_tanh", "gelu_accurate")
 EXACT_GELU = ("gelu", "gelu_python")
-SUPPORTED = {  # {name in config.json: the values that can be computed}, besides numbers
+# {name in a file: the values that can be computed, that of a file without this name first}
+SUPPORTED = {
     "model_type": ("gpt2",),
     "activation_function": TANH_GELU + EXACT_GELU,
     "scale_attn_weights": (True, False),
@@ -49,132 +88,145 @@ SUPPORTED = {  # {name in config.json: the values that can be computed}, besides
     "quantization_config": (None,),
 }
 
-# ---------------------------------------------------------------- which files
-
-
-def tokenizer_files(folder: Path) -> list[Path]:
-    """tokenizer.json, else the vocabulary and the merges."""
-    vocabulary = first_of(folder, "tokenizer.json", "vocab.json", "encoder.json")
-    if vocabulary.name == "tokenizer.json":
-        return [vocabulary]
-    return [vocabulary, first_of(folder, "merges.txt", "vocab.bpe")]
-
-
-def weights_files(folder: Path) -> list[Path]:
-    """The files with the weights of a folder, some of which may be missing."""
-    note = folder / "checkpoint"  # of TensorFlow, which names the newest
-    text = note.read_text(errors="replace") if note.is_file() else ""
-    newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
-    indexes = [f"{name}.index" for name in newest]
-    indexes = indexes or sorted(path.name for path in folder.glob("[!.]*.index"))
-    path = first_of(folder, *WEIGHTS, *(indexes or ["model.ckpt.index"]))
-    if path.suffix == ".index":
-        from checkpoints.formats import tf_checkpoint  # here: few folders have one
-
-        return [path, tf_checkpoint.data_of(path)]
-    if path.suffix != ".json":
-        return [path]
-    names = read_json(path).get("weight_map")
-    names = {*map(str, names.values())} if isinstance(names, dict) else {}
-    if not names or not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
-        raise ValueError(
-            f"{path}: expected the files of tensors beside it; delete it and fetch it again"
-        )
-    return [folder / name for name in sorted(names)]
-
-
-def problem_with(folder: Path) -> str:
-    """What a folder lacks, in words; "" if it has all files of a model."""
-    try:
-        files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
-    except ValueError as error:
-        return str(error)
-    return "".join(f"{path}: is missing" for path in files if not path.is_file())
-
-
-# ---------------------------------------------------------------- the shape
-
 
 def read_config(folder: Path) -> Config:
-    """Read config.json or hparams.json of a folder: the shape of the model."""
+    """The shape of the model, from config.json or hparams.json of a folder.
+
+    Raises ValueError, which names the field, its value and what was expected: for other kinds of
+    models (SUPPORTED), numbers out of range (NUMBERS), heads that do not divide n_embd, an MLP that
+    is not four times as wide, an epsilon of layer norm that is no small number above 0.
+    """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
-    shape: dict[str, Any] = {}
-
-    def require(is_right: bool, name: str, value: Any, expected: str):
-        if not is_right:
-            raise ValueError(f"{path}: {name} is {value!r}; expected {expected}")
-
     for name, allowed in SUPPORTED.items():
         value = values.get(name, allowed[0])
-        require(value in allowed, name, value, f"GPT-2's {allowed[0]!r}")
-    for field, (names, least, most) in NUMBERS.items():
-        found = [values[name] for name in names if values.get(name) is not None]
-        if "model_type" in values:
-            found.append(getattr(SIZES["124M"], field))  # what transformers takes by default
-        value = found[0] if found else None
-        is_right = type(value) is int and least <= value <= most
-        require(is_right, field, value, f"a whole number from {least} to {most}")
-        shape[field] = value
+        require(value in allowed, path, name, value, f"GPT-2's {allowed[0]!r}")
+    shape = {field: read_number(field, values, path) for field in NUMBERS}
     n_embd, n_inner = shape["n_embd"], values.get("n_inner")
-    require(n_embd % shape["n_head"] == 0, "n_embd", n_embd, "a multiple of n_head")
-    require(n_inner in (None, 4 * n_embd), "n_inner", n_inner, "4 * n_embd")
+    require(n_embd % shape["n_head"] == 0, path, "n_embd", n_embd, "a multiple of n_head")
+    require(n_inner in (None, 4 * n_embd), path, "n_inner", n_inner, "4 * n_embd")
     epsilon = values.get("layer_norm_epsilon", 1e-5)
-    is_right = type(epsilon) in (int, float) and 0 < epsilon < 1
-    require(is_right, "layer_norm_epsilon", epsilon, "a small number above 0")
+    is_small = type(epsilon) in (int, float) and 0 < epsilon < 1
+    require(is_small, path, "layer_norm_epsilon", epsilon, "a small number above 0")
     exact_gelu = values.get("activation_function") in EXACT_GELU
     return Config(**shape, epsilon=epsilon, exact_gelu=exact_gelu)
 
 
+def read_number(field: str, values: dict, path: Path) -> int:
+    """The number of a field of NUMBERS among the values of a config file; 124M's if it is left out
+    beside a model_type, as for transformers. Raises ValueError if there is none, or out of range.
+    """
+    names, least, most = NUMBERS[field]
+    found = [values[name] for name in names if values.get(name) is not None]
+    if "model_type" in values:
+        found.append(getattr(SIZES["124M"], field))
+    value: Any = found[0] if found else None
+    is_right = type(value) is int and least <= value <= most
+    require(is_right, path, field, value, f"a whole number from {least} to {most}")
+    return value
+
+
+def require(is_right: bool, path: Path, name: str, value: Any, expected: str) -> None:
+    """Raise ValueError unless a value of a file is right."""
+    if not is_right:
+        raise ValueError(f"{path}: {name} is {value!r}; expected {expected}")
+
+
 # ---------------------------------------------------------------- the tensors
+
+PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
+# causal masks, and heads that a language model does not use
+UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
+HEADS = ("lm_head.weight", "lm_head.decoder.weight")  # the second before transformers
 
 
 def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
-    """Open the weights of a folder: a Tensor for each name in config.shapes(). Raises ValueError if
-    one is missing, unknown, or of another shape than the config says.
+    """The tensors of a folder, {name in config.shapes(): Tensor}, whose numbers are not read yet.
 
-    The token embedding may have rows behind its n_vocab tokens, which are left out with a warning.
-    So are, without one, masks and heads in UNUSED. An output head must be equal to the embedding.
+    The output head, masks and heads of other tasks (UNUSED) are left out, and with a warning rows
+    of the token embedding behind its n_vocab tokens. Queries get the factor that attention scores
+    have by config.json, as Tensor.query_scale.
+
+    Raises ValueError for a file that is missing or damaged, for a tensor that is missing, unknown
+    or of another shape than config.shapes() says, and for an output head of its own.
     """
-    shapes = config.shapes()
+    files = weights_files(folder)
+    tensors = common_names(read_tables(files), files[-1])
+    head = next((tensors.pop(name) for name in HEADS if name in tensors), None)
+    if head:  # some files have the one matrix under this name only
+        tensors.setdefault("wte.weight", head)
+    if "wte.weight" in tensors:
+        tensors["wte.weight"] = without_padding(tensors["wte.weight"], config)
+    require_shapes(tensors, config, files[-1])
+    if head:
+        from checkpoints.tied import require_tied  # here: few files have a head
+
+        require_tied(head, tensors["wte.weight"])
+    values = read_json(first_of(folder, *CONFIGS))
+    for layer in range(config.n_layer):
+        scale = attention_scale(layer, values, config)
+        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
+            tensors[name] = replace(tensors[name], query_scale=scale)
+    return {name: tensors[name] for name in config.shapes()}
+
+
+def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
+    """All tensors in the files of the weights, by the names they have there. Raises ValueError for
+    a file that is missing or damaged.
+    """
     stored: dict[str, Tensor] = {}
-    for path in weights_files(folder):
-        first_of(folder, path.name)  # raises ValueError if it is missing
-        if path.suffix in READERS:
+    for path in files:
+        first_of(path.parent, path.name)  # raises ValueError if it is missing
+        if path.suffix in READERS:  # TensorFlow's data has none: its index has told
             reader = import_module(f".formats.{READERS[path.suffix]}", __package__)
             stored |= reader.read_table(path)
-    table = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
-    if len(table) < len(stored):
+    return stored
+
+
+def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Tensors by their names without PREFIX, and without those in UNUSED. Raises ValueError, about
+    `path`, if two have one name then.
+    """
+    tensors = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
+    if len(tensors) < len(stored):
         raise ValueError(
             f"{path}: has a tensor with and without 'transformer.'; delete it and fetch it again"
         )
-    table = {name: tensor for name, tensor in table.items() if not re.fullmatch(UNUSED, name)}
-    # the second name is of programs before transformers
-    head = table.pop("lm_head.weight", None) or table.pop("lm_head.decoder.weight", None)
-    if head:  # some files have the one matrix under this name only
-        table.setdefault("wte.weight", head)
+    return {name: tensor for name, tensor in tensors.items() if not re.fullmatch(UNUSED, name)}
+
+
+def without_padding(wte: Tensor, config: Config) -> Tensor:
+    """The token embedding without the rows behind its n_vocab tokens, of which it warns."""
+    surplus = wte.shape[0] - config.n_vocab if wte.shape[1:] == (config.n_embd,) else 0
+    if surplus <= 0:
+        return wte
+    warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
+    return replace(wte, n_rows=config.n_vocab)
+
+
+def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
+    """Raise ValueError, about `path`, unless the tensors are those of config.shapes(), of which
+    the token embedding may have more rows.
+    """
+    shapes = config.shapes()
     for name, shape in shapes.items():
-        if name not in table:
+        if name not in tensors:
             raise ValueError(f"{path}: lacks the tensor {name}; the file does not match its config")
-        found = table[name].shape
-        if name == "wte.weight" and found[1:] == shape[1:] and found[0] > config.n_vocab:
-            surplus = found[0] - config.n_vocab
-            warnings.warn(f"{path}: the last {surplus} rows of {name} are of no token: left out")
-            table[name] = replace(table[name], n_rows=config.n_vocab)
-        elif found != shape:
+        found = tensors[name].shape
+        if found != shape and tensors[name].n_rows is None:
             raise ValueError(
-                f"{path}: {name} has shape {list(found)}; its config says {list(shape)}"
+                f"{tensors[name].path}: {name} has shape {list(found)}; its config says "
+                f"{list(shape)}"
             )
-    if extra := sorted(table.keys() - shapes.keys()):
+    if extra := sorted(tensors.keys() - shapes.keys()):
         raise ValueError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
-    wte = table["wte.weight"]
-    if head and not np.array_equal(replace(head, n_rows=wte.n_rows).stored(), wte.stored()):
-        raise ValueError(f"{path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
-    values = read_json(first_of(folder, *CONFIGS))
-    for layer in range(config.n_layer):
-        scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
-        if not values.get("scale_attn_weights", True):
-            scale *= math.sqrt(config.n_embd // config.n_head)  # gpt2.attend divides by it
-        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            table[name] = replace(table[name], query_scale=scale)
-    return {name: table[name] for name in shapes}
+
+
+def attention_scale(layer: int, values: dict, config: Config) -> float:
+    """What the values of config.json multiply the attention scores of a layer by, besides the
+    division by the root of a head's width in gpt2.dot_product_attention.
+    """
+    scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
+    if values.get("scale_attn_weights", True):
+        return scale
+    return scale * math.sqrt(config.n_embd // config.n_head)  # no division is wanted

@@ -1,14 +1,12 @@
-"""The models that this project knows by name: their shapes, where they are published and stored."""
+"""The shapes of OpenAI's models, and where models are stored."""
 
 import os
-import re
+import sys
 from pathlib import Path
 
 from gpt2 import Config
 
-MODELS_DIR = os.environ.get("GPT2_MODELS_DIR") or str(
-    Path(__file__).resolve().parents[1] / "models"
-)
+INCLUDED = Path(__file__).resolve().parents[1] / "models"  # the models that come with this program
 
 SIZES = {
     "82M": Config(50257, 1024, 768, 12, 6),
@@ -18,32 +16,29 @@ SIZES = {
     "1558M": Config(50257, 1024, 1600, 25, 48),
 }
 
-REPOSITORIES = {  # on Hugging Face
-    "82M": "distilbert/distilgpt2",
-    "124M": "openai-community/gpt2",
-    "355M": "openai-community/gpt2-medium",
-    "774M": "openai-community/gpt2-large",
-    "1558M": "openai-community/gpt2-xl",
+OWNER_AND_NAME = r"\w[\w.-]*/\w[\w.-]*"  # of a repository on Hugging Face
+
+# {platform: (the variable that names the folder of a user's data, the folder without it)}
+USER_DATA = {
+    "win32": ("LOCALAPPDATA", "~/AppData/Local"),
+    "darwin": ("", "~/Library/Application Support"),
+    "linux": ("XDG_DATA_HOME", "~/.local/share"),
 }
 
 
-def size_of(name: str) -> str:
-    """The size that a name of Hugging Face means; any other name as it is.
-
-    >>> size_of("gpt2"), size_of("openai-community/gpt2-xl"), size_of("124m"), size_of("mine")
-    ('124M', '1558M', '124M', 'mine')
+def default_models_dir() -> str:
+    """The folder for a user's models: GPT2_MODELS_DIR of the environment; without it, models/ of a
+    checkout that can be written; else, as of an installed program, one among the user's data.
     """
-    for size, repository in REPOSITORIES.items():
-        if name in (repository, repository.partition("/")[2], size.lower()):
-            return size
-    return name
+    is_checkout = (INCLUDED.parent / "pyproject.toml").is_file()
+    if chosen := os.environ.get("GPT2_MODELS_DIR"):
+        return chosen
+    if is_checkout and os.access(INCLUDED, os.W_OK):
+        return str(INCLUDED)
+    variable, usual = USER_DATA.get(sys.platform, USER_DATA["linux"])
+    return os.path.join(
+        os.path.expanduser(os.environ.get(variable) or usual), "speculate", "models"
+    )
 
 
-def repository(name: str) -> str | None:
-    """The Hugging Face repository "owner/name" of a model; None if there is none.
-
-    >>> repository("124M"), repository("some/model"), repository("17M")
-    ('openai-community/gpt2', 'some/model', None)
-    """
-    owner_and_name = re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", name, re.ASCII)
-    return REPOSITORIES.get(name, name if owner_and_name else None)
+MODELS_DIR = default_models_dir()

@@ -145,7 +145,7 @@ def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
         ("--target_model_size=9B", ["9B", "17M"]),
         ("--draft_model_size=eagle", ["eagle.safetensors: choose another draft"]),
         ("--draft_model_size=otherwords", ["different vocabularies"]),
-        ("--models_dir=none", ["17M", "'none' (which is no folder)"]),
+        ("--models_dir=none --target_model_size=1M", ["1M", "'none' (which is no folder)"]),
         ("--target_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
         ("--draft_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
         ("--draft_model_size=huge --trace --temperature=1 --coupled", ["NaN or infinite"]),

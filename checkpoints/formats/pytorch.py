@@ -6,10 +6,10 @@ any function of Python, the other calls it. Here, the first finds only the names
 writes, which stand for functions that just note what they are given; and an instruction that
 torch.save never writes is refused.
 
-torch 1.6 and later write a zip file: NAME/data.pkl, and for each storage NAME/data/KEY,
-uncompressed, so that a tensor is mapped where it lies. Before, the file had five pickles (magic
-number, version, machine, tensors, keys of the storages) and then, for each key, a count in eight
-bytes and that many numbers.
+The numbers lie in *storages*, of which a tensor is a view. torch 1.6 and later write a zip file:
+NAME/data.pkl, and for each storage NAME/data/KEY, uncompressed, so that a tensor is mapped where it
+lies. Before, the file had five pickles (magic number, version, machine, tensors, keys of the
+storages) and then, for each key, a count in eight bytes and that many numbers.
 """
 
 import io
@@ -20,15 +20,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import numpy as np
+from checkpoints.files import LIMIT, errors_about
+from checkpoints.formats.tensor import Tensor, itemsize
 
-from checkpoints.files import blame
-from checkpoints.formats.tensor import DTYPES, Tensor
-
-MAX_PICKLE = 1 << 24  # bytes; that of 1558M has 70,000
-MAGIC = 0x1950A86A20F9469CFC6C
+MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of an old file
+# the instructions that torch.save writes, a byte each, such as } for an empty dict
 OPCODES = b"\x80}])ch(jqrXUTJKMGN\x88\x89\x8aQt\x85\x86\x87Rsuaeb.\x8c\x93\x94\x95"
-STORAGES = {  # {torch's name: dtype}
+STORAGES = {  # {torch's name: one of tensor.DTYPES}
     "DoubleStorage": "float64",
     "FloatStorage": "float32",
     "HalfStorage": "float16",
@@ -38,18 +36,37 @@ STORAGES = {  # {torch's name: dtype}
     "BoolStorage": "bool",
 }
 Machine: Any = pickle._Unpickler  # Python's own, with a table of instructions; C's has none
-Places = dict[str, tuple[int, int]]  # {key of a storage: its offset and size in the file}
+Places = dict[str, tuple[int, int]]  # {key of a storage: its first byte in the file, its bytes}
+
+
+class Storage(NamedTuple):
+    """A storage as the pickle names it: numbers of one dtype, found by a key."""
+
+    dtype: str
+    key: str
+    n_numbers: int
 
 
 class View(NamedTuple):
-    """A tensor as the pickle has it: numbers of a storage, from `first` on. The storage is (dtype,
-    key, how many numbers).
-    """
+    """A tensor as the pickle has it: numbers of a storage, from the number `first` on."""
 
-    storage: tuple[str, str, int]
+    storage: Storage
     first: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+
+class SmallReads(io.BufferedReader):
+    """A file of which no more than LIMIT bytes are read at once: zipfile reads a table of contents
+    at once, however long it says that it is. Raises ValueError for more.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        is_bounded = size is not None and 0 <= size <= LIMIT
+        raw = super().read(size if is_bounded else LIMIT + 1)
+        if len(raw) > LIMIT:
+            raise ValueError(f"lists its tensors in more than {LIMIT:,} bytes")
+        return raw
 
 
 class Names(dict):
@@ -62,6 +79,10 @@ class Names(dict):
 
 
 class Unpickler(Machine):
+    """Reads a pickle of torch.save as dicts of Views. Raises ValueError or KeyError, and others
+    that damage provokes, for whatever else it does, and runs none of it.
+    """
+
     dispatch = {code: run for code, run in Machine.dispatch.items() if code in OPCODES}
     dispatch |= {
         pickle.EMPTY_DICT[0]: lambda self: self.append(Names()),
@@ -69,6 +90,7 @@ class Unpickler(Machine):
     }
 
     def find_class(self, module: str, name: str) -> Any:
+        """What stands for a name of a module: a function that notes its arguments."""
         if module == "torch" and name in STORAGES:
             return name
         found = {
@@ -81,54 +103,56 @@ class Unpickler(Machine):
             raise ValueError(f"names {module}.{name}, which no file of weights needs")
         return found[f"{module}.{name}"]
 
-    def persistent_load(self, pid: Any) -> tuple[str, str, int]:
+    def persistent_load(self, pid: Any) -> Storage:
+        """What stands for a storage, which is described by ("storage", name, key, device, n)."""
         _, name, key, _device, n_numbers, *_ = pid
-        return STORAGES[name], key, n_numbers
+        return Storage(STORAGES[name], key, n_numbers)
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """Read what a pytorch_model.bin names: its tensors by name. Raises ValueError for any other
-    file, and for a pickle that does more than to name tensors.
+    """The tensors that a pytorch_model.bin names. Raises ValueError for any other file, and for a
+    pickle that does more than to name tensors.
     """
     with (
-        blame(path, "expected what torch.save(model.state_dict()) writes"),
-        path.open("rb") as file,
+        errors_about(path, "expected what torch.save(model.state_dict()) writes"),
+        SmallReads(path.open("rb", buffering=0)) as file,  # type: ignore[type-var]
     ):
         is_zip = file.read(4) == b"PK\3\4"
         file.seek(0)
         views, places = read_zip(file) if is_zip else read_old(file)
         n_bytes = file.seek(0, io.SEEK_END)
-        return {name: locate(path, name, view, places, n_bytes) for name, view in views.items()}
+        return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """The views in a zip file, and where their storages are."""
+    """The views that the pickle of a zip file names, and where the storages are. Raises ValueError
+    if a part is compressed or there twice, and KeyError without a pickle.
+    """
     places: Places = {}
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
-            name = info.filename.partition("/")[2]
+            name = info.filename.partition("/")[2].removeprefix("data/")
             if info.compress_type or info.compress_size != info.file_size or name in places:
                 raise ValueError(f"{info.filename} is compressed, or there twice")
-            file.seek(info.header_offset + 26)
+            file.seek(info.header_offset + 26)  # of the lengths of what stands before the content
             n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
             places[name] = info.header_offset + 30 + n_name + n_extra, info.file_size
     offset, size = places["data.pkl"]
-    if size > MAX_PICKLE:
-        raise ValueError(f"a pickle of {size} bytes")
     file.seek(offset)
-    views = Unpickler(io.BytesIO(file.read(size))).load()
-    return views, {name.removeprefix("data/"): place for name, place in places.items()}
+    return Unpickler(io.BytesIO(file.read(size))).load(), places
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """The same of a file from before torch 1.6."""
-    head = io.BytesIO(file.read(MAX_PICKLE))
+    """The same of a file from before torch 1.6. Raises ValueError without its magic number, and for
+    one that a big-endian machine wrote.
+    """
+    head = io.BytesIO(file.read(LIMIT))
     if Unpickler(head).load() != MAGIC:
         raise ValueError("no magic number")
     _version, machine, views, keys = (Unpickler(head).load() for _ in range(4))
     if not machine["little_endian"]:
         raise ValueError("written by a big-endian machine")
-    dtypes = {key: dtype for (dtype, key, _), *_ in views.values()}
+    dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
     places, offset = {}, head.tell()
     for key in keys:
         file.seek(offset)
@@ -138,8 +162,10 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     return views, places
 
 
-def locate(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
-    """The Tensor of a View in a file of n_bytes."""
+def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
+    """The Tensor of a View in a file of n_bytes. Raises ValueError if the view is none, or leaves
+    its storage or the file, and KeyError or TypeError for a key that is none of the storages'.
+    """
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
     (dtype, key, n_numbers), first, shape, strides = view
@@ -156,10 +182,10 @@ def locate(path: Path, name: str, view: View, places: Places, n_bytes: int) -> T
     return replace(tensor, order="F" if is_transposed else None)
 
 
-def itemsize(dtype: str) -> int:
-    return np.dtype(DTYPES[dtype]).itemsize
-
-
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """How far two neighbours are apart along each axis, where rows follow one another."""
+    """How many numbers lie between neighbours along each axis, where rows follow one another.
+
+    >>> strides_of((2, 3, 4))
+    (12, 4, 1)
+    """
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))

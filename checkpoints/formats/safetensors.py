@@ -1,40 +1,52 @@
-"""Safetensors: a length, a JSON header {name: dtype, shape, offsets}, then the raw bytes. A file
-that does not match the format raises ValueError.
+"""Safetensors: the length of a header in eight bytes, the header, then the numbers. The header is
+JSON, {name of a tensor: {"dtype", "shape", "data_offsets": [first byte, end]}}, counted from behind
+it; under "__metadata__" it may have texts, {name: text}.
 """
 
 import json
 from pathlib import Path
 
-from checkpoints.files import blame
+from checkpoints.files import LIMIT, errors_about
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
-NAMES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-NAMES |= {"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
-HEADER_LIMIT = 100_000_000  # bytes; that of the format's own library
+DTYPES = {  # {safetensors' name: ours}
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "I64": "int64",
+    "I32": "int32",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """Read the header of a .safetensors file: its tensors by name."""
+    """The tensors of a .safetensors file by name. Raises ValueError if its header is damaged, or
+    does not describe every byte behind it.
+    """
     header, _, begin = read_header(path)
     table = {}
-    with blame(path):
+    with errors_about(path):
         for name, entry in header.items():
-            first, end = entry["data_offsets"]  # counted from `begin`
-            dtype = NAMES.get(entry["dtype"], f"safetensors' {entry['dtype']}")
-            table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
-            if table[name].size != end - first:
-                raise ValueError(f"{name!r} has {end - first} bytes, not {table[name].size}")
+            first, end = entry["data_offsets"]
+            dtype = DTYPES.get(entry["dtype"], f"safetensors' {entry['dtype']}")
+            tensor = table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
+            if tensor.size != end - first:
+                raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")
     require_contiguous(path, table.values(), begin)
     return table
 
 
 def read_header(path: Path) -> tuple[dict[str, dict], dict[str, str], int]:
-    """Read the header of a .safetensors file: (entries, metadata, begin). entries are {name:
-    {"dtype", "shape", "data_offsets"}}; the tensors begin at the byte `begin` of the file.
+    """The header of a .safetensors file: (entries by name, metadata, first byte of the numbers).
+    Raises ValueError if it is damaged, or longer than LIMIT; entries are not looked into.
     """
-    with blame(path), path.open("rb") as file:
+    with errors_about(path), path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(min(length, HEADER_LIMIT)))
+        if length > LIMIT:
+            raise ValueError(f"says that its header has {length:,} bytes, more than {LIMIT:,}")
+        header = json.loads(file.read(length))
         metadata = header.pop("__metadata__", None) or {}
         if not all(type(text) is str for text in metadata.values()):
             raise ValueError("has metadata that is no text")

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-DTYPES = {  # {name: as it is stored}; bfloat16 is the upper half of a float32
+DTYPES = {  # {name: NumPy's code of what is stored}; bfloat16 is the upper half of a float32
     "float64": "<f8",
     "float32": "<f4",
     "float16": "<f2",
@@ -25,12 +25,14 @@ MAX_AXES = 4  # of a causal mask; more only serve to make a product of sizes hug
 
 @dataclass(frozen=True)
 class Tensor:
-    """An array in a file, from byte `offset` on. It is read only when asked.
+    """Where an array lies in a file. Its numbers are read only when asked for.
 
-    dtype: one of DTYPES. order: "F" if the columns follow one another, as PyTorch stores a
-    transposed matrix, None for a view of which not even that is true. n_rows: how many of the first
-    rows are wanted, None for all. query_scale: what the first third of the columns is multiplied
-    by; in c_attn, these make the queries. Raises ValueError for what cannot be.
+    dtype: one of DTYPES. offset: its first byte in the file. order: "C" if its rows follow one
+    another, "F" if its columns do, as PyTorch stores a transposed matrix, None for a view of which
+    neither is true. n_rows: how many of the first rows are wanted, None for all. query_scale: what
+    `read` multiplies the first third of the columns by; in c_attn, these make the queries.
+
+    Raises ValueError for a shape or offset that cannot be, and for another dtype.
     """
 
     path: Path
@@ -51,11 +53,13 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes."""
-        return math.prod(self.shape) * np.dtype(DTYPES[self.dtype]).itemsize
+        """How many bytes it takes in the file, all rows."""
+        return math.prod(self.shape) * itemsize(self.dtype)
 
     def stored(self) -> np.ndarray:
-        """The numbers as they are stored, mapped into memory; bfloat16 as float32."""
+        """The wanted rows as they are stored, mapped into memory; bfloat16 as a float32 copy.
+        Raises ValueError for integers, and for a view with gaps.
+        """
         if self.dtype not in FLOATS or self.order is None:
             kind = self.dtype if self.order else "a view with gaps"
             raise ValueError(
@@ -71,8 +75,8 @@ class Tensor:
         return array
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """Read the tensor into memory. Raises ValueError if it holds NaN, infinity or a number too
-        large for dtype.
+        """A copy of the wanted rows in memory, in this dtype, the queries' columns scaled. Raises
+        ValueError for what `stored` refuses, and for NaN, infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
             array = np.array(self.stored(), dtype=dtype, order="C", subok=False)
@@ -85,7 +89,12 @@ class Tensor:
         return array
 
 
-def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0):
+def itemsize(dtype: str) -> int:
+    """How many bytes a number of one of DTYPES takes."""
+    return np.dtype(DTYPES[dtype]).itemsize
+
+
+def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0) -> None:
     """Raise ValueError unless the tensors fill the file from byte `begin` to its end: no gap, no
     overlap.
     """

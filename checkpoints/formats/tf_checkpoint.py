@@ -23,7 +23,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import blame
+from checkpoints.files import errors_about, read_small
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
 MAGIC = 0xDB4775248B80FB57
@@ -149,6 +149,19 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     return tensor
 
 
+def index_names(folder: Path) -> list[str]:
+    """The names that the index in a folder may have: that of the newest checkpoint, which a file
+    `checkpoint` says; else those of all that are there; else OpenAI's. Raises ValueError if that
+    file is too long.
+    """
+    note = folder / "checkpoint"
+    with errors_about(note):
+        text = read_small(note).decode(errors="replace") if note.is_file() else ""
+    newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
+    names = [f"{name}.index" for name in newest]
+    return names or sorted(path.name for path in folder.glob("[!.]*.index")) or ["model.ckpt.index"]
+
+
 def data_of(index: Path) -> Path:
     """The file with the numbers beside an index: OpenAI's checkpoints have one."""
     return index.with_name(f"{index.stem}.data-00000-of-00001")
@@ -158,7 +171,7 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """Read the .index file of a checkpoint: its tensors, by their names in Config.shapes(). Raises
     ValueError if it is damaged, or does not match the data beside it.
     """
-    with blame(path), path.open("rb") as file:
+    with errors_about(path), path.open("rb") as file:
         entries = parse_entries(file.read(INDEX_LIMIT))
         del entries[b""]  # the BundleHeaderProto
         table = {}

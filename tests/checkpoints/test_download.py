@@ -16,7 +16,9 @@ from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_s
 
 import utils
 from checkpoints import download
-from checkpoints.search import find_cached, find_folder, locate
+from checkpoints.hub import find_cached
+from checkpoints.registry import INCLUDED
+from checkpoints.search import find_folder, locate
 
 pytestmark = pytest.mark.usefixtures("alone")
 WEIGHTS = "model.safetensors"
@@ -328,6 +330,16 @@ def test_an_unknown_size_lists_what_is_there(tmp_path, size):
         (tmp_path / folder / name).touch()
     message = refusal(find_folder, size, tmp_path)
     assert repr(size) in message and f"'{tmp_path}' (there are a, b)" in message
+
+
+def test_an_included_model_is_found_wherever_the_models_directory_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for models in (tmp_path, tmp_path / "nothing", INCLUDED):
+        assert find_folder("17M", models) == INCLUDED / "17M"
+    assert "), nor an included one of 0.7M, 0.7M-17M, 17M, 7M: " in refusal(find_folder, "x", ".")
+    assert "nor an included" not in refusal(find_folder, "x", INCLUDED)
+    mine = write_checkpoint(tmp_path / "17M")
+    assert find_folder("17M", tmp_path) == mine
 
 
 @pytest.mark.parametrize("name, size", [

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -54,6 +55,22 @@ def test_a_missing_file(tmp_path, files):
 def test_json_that_is_none(folder, name, raw):
     (folder / name).write_bytes(raw)
     assert str(folder / name) in refusal(utils.load_models, [str(folder)], folder, NUMPY)
+
+
+@pytest.mark.parametrize("name", [
+    "config.json", "generation_config.json", "tokenizer_config.json", "tokenizer.json",
+    "added_tokens.json", "vocab.json", "merges.txt", "checkpoint", "model.safetensors.index.json",
+])  # fmt: skip
+def test_a_small_file_that_is_huge_is_not_read(folder, name):
+    if name in ("checkpoint", "model.safetensors.index.json"):
+        (folder / "model.safetensors").unlink()
+    with (folder / name).open("wb") as file:
+        file.truncate(3 << 30)  # without content: it takes no space
+    tracemalloc.start()
+    message = refusal(utils.load_models, [str(folder)], folder, NUMPY)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert message.startswith(f"{folder / name}: has more than ") and peak < 100e6
 
 
 # ---------------------------------------------------------------- the shape
@@ -187,8 +204,9 @@ def test_a_model_in_several_files(sharded):
     assert problem_with(sharded) == ""
     assert [path.name for path in weights_files(sharded)] == SHARDS
     np.testing.assert_array_equal(logits(utils.load_model(sharded, NUMPY)), EXPECTED)
+    (sharded / SHARDS[2]).unlink()
     (sharded / SHARDS[1]).unlink()
-    assert problem_with(sharded).endswith(f"{SHARDS[1]}: is missing")
+    assert problem_with(sharded).endswith(f"{SHARDS[1]}: is missing")  # the first
     assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 

@@ -1,0 +1,21 @@
+"""The index of weights in several files, *shards*: {"weight_map": {name of a tensor: file}}."""
+
+import re
+from pathlib import Path
+
+from checkpoints.files import read_json
+
+SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
+
+
+def files_of(index: Path) -> list[Path]:
+    """The shards that an index names, in order. Raises ValueError if it names none, or something
+    else than files beside it.
+    """
+    names = read_json(index).get("weight_map")
+    names = {*map(str, names.values())} if isinstance(names, dict) else {}
+    if not names or not all(re.fullmatch(SHARD, name, re.ASCII) for name in names):
+        raise ValueError(
+            f"{index}: expected the files of tensors beside it; delete it and fetch it again"
+        )
+    return [index.with_name(name) for name in sorted(names)]
