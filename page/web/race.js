@@ -107,7 +107,7 @@ function placesOf(lane, {round, before, begin, middle}, time, isDone) {
     const arrow = make("i", "→"), isGuess = i < guessed, guess = isGuess && bare(words[round.draft[i]]);
     if (i > guessed || i > n) return make("div.place.empty", make("span", i > n && lane.kind === "alone" ? "not known yet" : ""), i > n && lane.kind === "alone" && arrow);
     const given = make("span", i ? bare(words[round.draft[i - 1]]) : bare(before));
-    if (!isDone) return make("div.place", given, arrow, isGuess ? make("span.mark.ghost", guess) : make("b", "?"));
+    if (!isDone) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
     if (i < round.accepted) return make("div.place.good", given, arrow, make("span.mark.draft", guess), make("b", "✓"));
     if (i > round.accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, "…");
     return make("div.place", given, arrow, isGuess && make("s", guess), make("span.mark." + round.sources[i], bare(words[round.tokens[i]])));
@@ -222,7 +222,7 @@ function showWhy(run) {
   const bytes = large * (run.numbers === "float16" ? 2 : 4), ours = run.settings.target_model_size === "17M";
   put("work", `At work: ${ours ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(one, 1)}, ${rounded(bytes / one / 1e9, 2)} GB/s. `
-    + "A delivery is one pass of the model; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded from the time that more words take.");
+    + "Other texts gain more, or less. A delivery is one pass of the model; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded from the time that more words take.");
 }
 
 // Lay a run out.
