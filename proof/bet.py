@@ -93,21 +93,24 @@ class Bet:
 
     def worst(self) -> tuple[Text, float, float]:
         """The beginning of a text that speaks most against it, with its frequency and its right
-        probability: of those that should never come the shortest, and of these the most frequent;
-        without any, the one whose count is the least likely. Raises ValueError without a run.
+        probability: of those that come too often the one whose count is the least likely, and of
+        several that should never come the most frequent, cut as short as can be. Raises ValueError
+        without a run.
         """
         if not self.runs:
             raise ValueError("no texts yet: expected at least one")
-        found: list[tuple[float, Text, float, float]] = []
+        found: list[tuple[float, float, Text, float]] = []
         for length, law in enumerate(self._laws, 1):
             counts: Counter[Text] = Counter()
             for text, count in self.counts.items():
                 counts[text[:length]] += count
-            shares = {text: counts[text] / self.runs for text in counts.keys() | law.keys()}
-            odds = {text: divergence(share, law.get(text, 0.0)) for text, share in shares.items()}
-            text = max(odds, key=lambda text: (odds[text], shares[text], text))
-            found.append((odds[text], text, shares[text], law.get(text, 0.0)))
-        return max(found, key=lambda one: one[0])[1:]  # of equals the first, which is the shortest
+            for text, count in counts.items():
+                share, right = count / self.runs, law.get(text, 0.0)
+                odds = divergence(share, right) if share > right else 0.0
+                found.append((odds, share, text, right))
+        # of equals the first, which is the shortest
+        _, share, text, right = max(found, key=lambda one: one[:2])
+        return text, share, right
 
     def would_show(self) -> float:
         """The total variation distance at which a sampler would have been called wrong in so many
