@@ -20,7 +20,11 @@ import utils
 from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
 from cli.machine import describe_machine
+from decoding.batching import read_together
 from decoding.decode import begin, encode_prompt
+from decoding.eagle import EagleConfig
+from decoding.heads import build_head
+from decoding.medusa import MedusaConfig
 from gpt2 import Config
 from sampling import SamplingParams
 
@@ -67,7 +71,8 @@ def gpu(request):
     return importlib.import_module("backends.gpu")
 
 
-rng = np.random.default_rng(0)
+rng_of = np.random.default_rng
+rng = rng_of(0)
 
 
 def assert_close(gpu, found, expected):
@@ -162,6 +167,30 @@ def test_float16_weights_in_a_float32_pass(cupy):
     found, expected = logits(model), logits(plain)
     assert found.dtype == np.float32
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
+
+
+@pytest.mark.elsewhere
+@pytest.mark.parametrize("name, error", [("cupy", 1e-5), ("cupy-float16", 0.02)])
+def test_several_texts_and_heads(cupy, name, error):
+    """What else multiplies by the target's weights."""
+    found = []
+    for backend in (NUMPY, get_backend(name)):
+        model = utils.random_model(CONFIG, backend, scale=0.1)
+        texts, caches = [[1, 2, 3], [4, 5, 6, 7, 8]], [model.new_cache() for _ in range(2)]
+        found.append(list(read_together(model, texts, caches, [1, 2])))
+        eagle_config = EagleConfig(**vars(CONFIG) | {"n_embd": 16, "n_layer": 1}, n_hidden=64)
+        medusa_config = MedusaConfig(300, 32, 64, 3)
+        eagle, medusa = (
+            build_head(config, utils.random_weights(config, scale=0.1), model)
+            for config in (eagle_config, medusa_config)
+        )
+        cache = eagle.new_cache()
+        cache.known = model.backend.asarray(rng_of(0).standard_normal((3, 64), np.float32))
+        found[-1] += [eagle.read(ids, cache) for ids in ([1, 2, 3], [1, 2, 3, 4])]
+        found[-1].append(medusa.logits(cache.known))
+    for expected, logits in zip(*found, strict=True):
+        assert logits.dtype == np.float32
+        assert np.allclose(logits, expected, rtol=0, atol=error * expected.std())
 
 
 @pytest.mark.elsewhere

@@ -18,7 +18,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-NAMES = "asarray ascontiguousarray float16 float32 dtype empty empty_like full triu exp tanh"
+NAMES = "asarray ascontiguousarray concatenate float16 float32 empty empty_like full triu exp tanh"
 
 MACHINE = r"""
 #include <ucontext.h>
