@@ -1,10 +1,9 @@
 """What docs/walkthrough.ipynb imports: the two guesses, the included models, and the clock."""
 
 import backends.before_numpy  # noqa: F401, isort: skip: chooses how NumPy multiplies, so first
-from contextlib import nullcontext
 from itertools import islice
 from statistics import median
-from types import SimpleNamespace
+from types import FunctionType
 
 import numpy as np
 
@@ -14,14 +13,18 @@ from decoding.clocked import Clocked
 from decoding.decode import DECODERS, load_pair, timed
 from exercises import solutions
 from exercises.checks import CHECKS, UNWRITTEN, check, kept_and_replaced
-from proof.enumerate import Undecidable, distribution, format_row
-from proof.mistakes import MISTAKES, changed_lines, making
+from proof.enumerate import Undecidable, format_row
+from proof.mistakes import MISTAKES, edited
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
 PAIR = "17M", "0.7M-17M", MODELS_DIR  # target, draft model
 TO_PROBS = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
-MISTAKES_SHOWN = ("resample-from-p", "greedy-draft", "first-draft-unverified")
+MISTAKES_SHOWN = {  # of the museum, as changes of one_token_3: {name: (right, wrong)}
+    "resample-from-p": ("residual_2(p, q)", "p"),
+    "greedy-draft": ("sample(q)", "q.argmax()"),
+    "first-draft-unverified": ("accept(p[x] / q[x])", "True"),
+}
 GREEN, GREY, RED, VIOLET = "#0a6449", "#7f838d", "#9c3208", "#5a48b5"
 
 # ---------------------------------------------------------------- two guesses
@@ -176,44 +179,26 @@ def random_choices(seed):
 # ---------------------------------------------------------------- mistakes
 
 
-class ConstantModel:
-    """A model whose next token has the distribution p, [n_vocab], after every text."""
-
-    def __init__(self, p):
-        self.p, self.config = p, SimpleNamespace(n_vocab=len(p), n_ctx=8)
-
-    def new_cache(self, n_positions=None):
-        return SimpleNamespace(ids=[])
-
-    def read(self, ids, cache, n_last=1):  # -> [n_last, n_vocab], logits
-        return np.tile(np.log(self.p), (n_last, 1))
-
-
 def first_token_distribution(p, q, mistake=None):
-    """The exact distribution, [n_vocab], of the first token that sampling.speculative writes.
-
-    p, q: [n_vocab], what the target and the draft model give after every text
-    mistake: the name of a mistake of the museum with which the loop runs, or None
+    """The exact distribution, [n_vocab], of the token that one_token_3 returns, right or with one
+    of MISTAKES_SHOWN. p, q: [n_vocab], of the target and of the draft model
     """
-
-    def run(rng):
-        """Return the first token of one branch, with K = 1 after the prompt [0]. The loop has 2
-        tokens to write, because a round that writes the last token drafts nothing.
-        """
-        drafter = NeuralDrafter(ConstantModel(q), TO_PROBS, rng)
-        rounds = speculative(ConstantModel(p), drafter, [0], 2, 1, TO_PROBS, rng)
-        next(rounds)  # the prefill, which writes no token
-        return next(rounds).tokens[0]
-
-    with making(MISTAKES[mistake]) if mistake else nullcontext():
-        outcomes = distribution(run)
-    return np.array([outcomes.get(token, 0.0) for token in range(len(p))])
+    rule = solutions.one_token_3
+    if mistake:
+        rule = FunctionType(edited(rule, MISTAKES_SHOWN[mistake])[2], vars(solutions))
+    return kept_and_replaced(rule, p, q).sum(axis=0)
 
 
 def print_mistakes():
-    """Print each mistake of MISTAKES_SHOWN: what it is, and the line of code, right and wrong."""
-    for name in MISTAKES_SHOWN:
-        print(f"{name}: {MISTAKES[name].what}", *changed_lines(MISTAKES[name]), sep="\n    ")
+    """Print each mistake of MISTAKES_SHOWN: what it is, and the line of one_token_3, right and
+    wrong.
+    """
+    for name, pieces in MISTAKES_SHOWN.items():
+        right, wrong, _ = edited(solutions.one_token_3, pieces)
+        print(f"{name}: {MISTAKES[name].what}")
+        for line, other in zip(right.splitlines(), wrong.splitlines()):
+            if line != other:
+                print(f"    - {line.strip()}\n    + {other.strip()}")
 
 
 def print_mistake_distances(p, q):

@@ -83,7 +83,7 @@ def test_the_bias_is_what_its_text_says():
         [far(p, q, name) for name in names] for p, q in ((P, Q), (P, near), apart)
     )
     assert max(close) == close[0] and min(far_apart) == far_apart[0]
-    stated = f"falls from {a:.2f} to {far_apart[1]:.2f} while d rises from 0.4 to 0.8"
+    stated = f"with d = 0.8 its distance is {far_apart[1]:.2f}, and {a:.2f} for the first p and q"
     assert stated in " ".join(PROSE.split())
 
 
