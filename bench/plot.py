@@ -4,6 +4,7 @@ from collections.abc import Callable
 from html import escape
 
 from bench.table import CASE, HEADINGS, is_told_apart, label
+from cli.picture import painted
 
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
 DASHES = ("none", "7 5", "2 4")  # of the temperatures, the highest first
@@ -16,6 +17,7 @@ text { fill: var(--ink); font: 17px system-ui, "Segoe UI", "DejaVu Sans", sans-s
 .soft { fill: var(--soft); } .middle { text-anchor: middle; } .end { text-anchor: end; }
 .grid { stroke: var(--line); } .one { stroke: var(--soft); stroke-width: 2px; }
 polyline, .bar { fill: none; stroke-width: 2.5px; } .bar { stroke-opacity: .45; }
+circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 """
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
 ROW, COLUMN = 28, 320  # of the legend
@@ -93,7 +95,7 @@ def draw(rows: list[dict]) -> str:
     parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
     height, width = y + 30, RIGHT + 60
     title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
-    return "\n".join([
+    return painted("\n".join([
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}"'
         f' width="{width}" height="{height}"><title>{escape(title)}</title>',
         f"<style>{STYLE}</style>",
@@ -103,7 +105,7 @@ def draw(rows: list[dict]) -> str:
         " per round</text>",
         *parts,
         "</svg>\n",
-    ])  # fmt: skip
+    ]))  # fmt: skip
 
 
 def measured(row: dict) -> float:
@@ -113,6 +115,5 @@ def measured(row: dict) -> float:
 
 def marker(x: float, y: float, colour: str, hollow: bool) -> str:
     """Return a point of a line."""
-    fill = "var(--card)" if hollow else colour
-    style = f'style="fill: {fill}; stroke: {colour}; stroke-width: 2px"'
-    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {style}/>'
+    name = 'class="hollow"' if hollow else f'fill="{colour}"'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {name} stroke="{colour}"/>'

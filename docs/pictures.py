@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 from checkpoints.registry import MODELS_DIR
+from cli.picture import painted
 from decoding.clocked import Clocked
 from decoding.decode import load_pair, timed
 from decoding.theory import speedup
@@ -43,7 +44,13 @@ def write_picture(name: str, title: str, height: int, style: str, parts: list[st
     card = f'<rect x="1" y="1" width="998" height="{height - 2}" class="card" rx="12"/>'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}><title>{title}</title>']
     lines += [f"<style>{STYLE}{style}</style>", card, *parts, "</svg>\n"]
-    Path(__file__).with_name(f"{name}.svg").write_text("\n".join(lines), encoding="utf-8")
+    Path(__file__).with_name(f"{name}.svg").write_text(painted("\n".join(lines)), encoding="utf-8")
+
+
+def paint():
+    """Give all pictures of docs/ their colours as attributes."""
+    for path in Path(__file__).parent.rglob("*.svg"):
+        path.write_text(painted(path.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 # ---------------------------------------------------------------- the race
@@ -63,10 +70,8 @@ line { stroke-width: 2px; } line.draft { stroke: var(--draft); }
 line.correction { stroke: var(--correction); stroke-width: 4px; }
 line.bonus { stroke: var(--bonus); stroke-dasharray: 5 3; }
 line.target { stroke: var(--target); stroke-dasharray: 2 2; }
-@keyframes appear { to { opacity: 1; } }
-@media (prefers-reduced-motion: no-preference) {
-  .part { opacity: 0; animation: appear .1s forwards; }
-}
+@keyframes appear { from { opacity: 0; } }
+@media (prefers-reduced-motion: no-preference) { .part { animation: appear .1s backwards; } }
 """
 
 
@@ -299,7 +304,7 @@ def live():
         shutil.copyfile(page, docs / "live.html")
 
 
-PICTURES = {function.__name__: function for function in (live, race, verify_cost, draft_design)}
+PICTURES = {one.__name__: one for one in (live, race, verify_cost, draft_design, paint)}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -84,4 +84,4 @@ def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
         assert entry in texts
     assert "speedup over plain decoding" in texts and "K, tokens drafted per round" in texts
     # one of a speedup, one of the legend
-    assert text.count('"fill: var(--card)') == 2
+    assert text.count('class="hollow"') == 2

@@ -11,6 +11,7 @@ from command_line import ROOT
 from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
+from cli.picture import painted
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.mistakes import MISTAKES, making, sample_and_keep
@@ -33,6 +34,25 @@ def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     names = {element.tag.removeprefix(SVG) for element in root.iter()}
     assert not names & {"script", "image", "foreignObject"}
     assert not re.search(r"@import|href|url\((?!#)", path.read_text())
+
+
+@pytest.mark.parametrize("path", [*(ROOT / "docs").rglob("*.svg")], ids=lambda path: path.stem)
+def test_its_colours_are_attributes_too(path):
+    text = path.read_text(encoding="utf-8")
+    assert painted(text) == text  # python docs/pictures.py paint
+    for element in ElementTree.fromstring(text).iter():
+        name = element.tag.removeprefix(SVG)
+        if name in ("text", "rect", "line", "polyline", "circle"):
+            assert element.get("fill") or element.get("stroke"), (name, element.attrib)
+            assert "var(" not in str(element.attrib)
+
+
+def test_of_two_rules_the_one_for_a_class_counts():
+    style = "<style>:root { --a: #111111; } text { fill: var(--a); } .b { fill: none; }</style>"
+    shapes = '<text class="b">x</text><text>y</text><rect fill="red"/>'
+    assert painted(style + shapes) == style + (
+        '<text class="b" fill="none">x</text><text fill="#111111">y</text><rect fill="red"/>'
+    )
 
 
 def test_the_areas_are_those_of_the_included_pair():
