@@ -1,7 +1,10 @@
-"""The picture of a benchmark, an SVG file: speedup against K, with intervals."""
+"""The picture of a benchmark, an SVG file: speedup against K, or against the number of texts in a
+batch if there is only one K, with intervals.
+"""
 
 from collections.abc import Callable
 from html import escape
+from operator import itemgetter
 
 from bench.table import CASE, HEADINGS, is_told_apart, label
 from cli.picture import painted
@@ -21,15 +24,22 @@ circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 """
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
 ROW, COLUMN = 28, 320  # of the legend
+WIDTH = RIGHT + 60
+AXES = {"K": "K, tokens drafted per round", "batch_size": "texts in a batch"}
 
 
-def lines_of(rows: list[dict]) -> dict[str, list[dict]]:
-    """Group rows into the lines of the picture: {entry of the legend: rows in order of K}. An entry
-    names the draft, and of the rest what differs between lines: "eagle, T = 1".
+def values(rows: list[dict], column: str) -> list:
+    """The different values of a column, in order."""
+    return sorted({row[column] for row in rows})
+
+
+def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
+    """Group rows into the lines of the picture: {entry of the legend: rows in order of the axis}.
+    An entry names the draft, and of the rest what differs between lines: "eagle, T = 1".
     """
-    names = [name for name in CASE if name != "K" and len({row[name] for row in rows}) > 1]
+    names = [name for name in CASE if name != axis and len(values(rows, name)) > 1]
     lines: dict[str, list[dict]] = {}
-    for row in sorted(rows, key=lambda row: row["K"]):
+    for row in sorted(rows, key=itemgetter(axis)):
         words = [row["draft"]]
         words += [f"{HEADINGS[name]} = {row[name]:g}" for name in names if name == "temperature"]
         words += [str(row[name]) for name in names if name not in ("draft", "temperature")]
@@ -37,8 +47,8 @@ def lines_of(rows: list[dict]) -> dict[str, list[dict]]:
     return lines
 
 
-def axes(Ks: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
-    """A line for each half of a speedup, with its number; the numbers K below them."""
+def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
+    """A line for each half of a speedup, with its number; the numbers of the other axis below."""
     parts = []
     for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
         y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
@@ -46,66 +56,75 @@ def axes(Ks: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str
         parts.append(
             f'<text class="soft end" x="{LEFT - 8}" y="{y + 6:.1f}">{tenths / 10:g}</text>'
         )
-    for K in Ks:
-        parts.append(f'<text class="soft middle" x="{x_of(K):.1f}" y="{BOTTOM + 24}">{K}</text>')
+    for n in numbers:
+        parts.append(f'<text class="soft middle" x="{x_of(n):.1f}" y="{BOTTOM + 24}">{n}</text>')
     return parts
+
+
+def line_of(points: list, of_line: list[dict], stroke: str, colour: str, y_of: Callable):
+    """Yield a line, and each of its markers with its interval. points: (x, y) of each row"""
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    yield f'<polyline points="{path}" {stroke}/>'
+    for row, (x, y) in zip(of_line, points):
+        if row["intervals"]["speedup"]:
+            low, high = map(y_of, row["intervals"]["speedup"])
+            bar = f'x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
+            yield f'<line class="bar" stroke="{colour}" {bar}/>'
+        yield marker(x, y, colour, not is_told_apart(row))
 
 
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file. A marker is hollow where
     the speedup is not told apart from 1.
     """
-    Ks = sorted({row["K"] for row in rows})
+    axis = "batch_size" if len(values(rows, "K")) == 1 < len(values(rows, "batch_size")) else "K"
+    numbers, lines = values(rows, axis), lines_of(rows, axis)
     drafts = list(dict.fromkeys((row["target"], row["draft"], row["verification"]) for row in rows))
-    temperatures = sorted({row["temperature"] for row in rows}, reverse=True)
+    temperatures = values(rows, "temperature")[::-1]
     tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
     most = max(1.5, min(max(high for _, high in tops), 1.3 * max(map(measured, rows))))
 
-    def x_of(K: int) -> float:
-        return LEFT + (RIGHT - LEFT) * (K - Ks[0] + 0.5) / (Ks[-1] - Ks[0] + 1)
+    def x_of(number: int) -> float:
+        return LEFT + (RIGHT - LEFT) * (numbers.index(number) + 0.5) / len(numbers)
 
     def y_of(speedup: float) -> float:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
-    parts = axes(Ks, most, x_of, y_of)
+    parts = axes(numbers, most, x_of, y_of)
     legend_y = BOTTOM + 84
-    for i, (entry, of_line) in enumerate(lines_of(rows).items()):
+    for i, (entry, of_line) in enumerate(lines.items()):
         first = of_line[0]
         case = first["target"], first["draft"], first["verification"]
         colour = COLOURS[drafts.index(case) % len(COLOURS)]
         dash = DASHES[temperatures.index(first["temperature"]) % len(DASHES)]
         stroke = f'stroke="{colour}" stroke-dasharray="{dash}"'
         # a little to the side, so that bars can be told apart
-        points = [(x_of(row["K"]) + 5 * i, y_of(measured(row))) for row in of_line]
-        path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-        parts.append(f'<polyline points="{path}" {stroke}/>')
-        for row, (x, y) in zip(of_line, points):
-            if row["intervals"]["speedup"]:
-                low, high = map(y_of, row["intervals"]["speedup"])
-                bar = f'x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
-                parts.append(f'<line class="bar" stroke="{colour}" {bar}/>')
-            parts.append(marker(x, y, colour, not is_told_apart(row)))
+        points = [(x_of(row[axis]) + 5 * i, y_of(measured(row))) for row in of_line]
+        parts += line_of(points, of_line, stroke, colour, y_of)
         x, y = LEFT + COLUMN * (i % 2), legend_y + ROW * (i // 2)
         parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
         parts.append(marker(x + 20, y, colour, False))
         parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
-    y = legend_y + ROW * ((len(lines_of(rows)) + 1) // 2)
+    y = legend_y + ROW * ((len(lines) + 1) // 2)
     parts.append(marker(LEFT + 20, y, "#7a7f87", True))
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
     parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
-    height, width = y + 30, RIGHT + 60
     title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
-    return painted("\n".join([
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" viewBox="0 0 {width} {height}"'
-        f' width="{width}" height="{height}"><title>{escape(title)}</title>',
+    return framed(parts, escape(title), AXES[axis], y + 30)
+
+
+def framed(parts: list[str], title: str, axis: str, height: float) -> str:
+    """The text of an SVG file with these parts on a card, its title and the name of its axis."""
+    size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
+    middle = f'x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}"'
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}><title>{title}</title>',
         f"<style>{STYLE}</style>",
-        f'<rect class="card" x="1" y="1" width="{width - 2}" height="{height - 2}" rx="12"/>',
-        f'<text x="{LEFT}" y="26">{escape(title)}</text>',
-        f'<text class="soft middle" x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}">K, tokens drafted'
-        " per round</text>",
-        *parts,
-        "</svg>\n",
-    ]))  # fmt: skip
+        f'<rect class="card" x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="12"/>',
+        f'<text x="{LEFT}" y="26">{title}</text>',
+        f'<text class="soft middle" {middle}>{axis}</text>',
+    ]
+    return painted("\n".join([*lines, *parts, "</svg>\n"]))
 
 
 def measured(row: dict) -> float:

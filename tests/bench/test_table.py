@@ -85,3 +85,10 @@ def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
     assert "speedup over plain decoding" in texts and "K, tokens drafted per round" in texts
     # one of a speedup, one of the legend
     assert text.count('class="hollow"') == 2
+
+
+def test_with_one_K_the_picture_is_about_batches():
+    text = draw([row(batch_size=n, speedup=speedup) for n, speedup in ((1, 1.5), (32, 0.9))])
+    root = ElementTree.fromstring(text)
+    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert "texts in a batch" in texts and "eagle" in texts and "32" in texts
