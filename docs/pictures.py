@@ -5,7 +5,9 @@ import re
 import shutil
 import subprocess
 import sys
+from fractions import Fraction
 from html import escape
+from itertools import product
 from math import log2
 from pathlib import Path
 from statistics import median
@@ -15,8 +17,12 @@ from time import perf_counter
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
+import numpy as np
+
 from checkpoints.registry import MODELS_DIR
 from cli.picture import painted
+from cli.prompts import STORIES, read_prompts
+from decoding.candidates import acceptance, best_acceptance
 from decoding.clocked import Clocked
 from decoding.decode import load_pair, timed
 from decoding.theory import speedup
@@ -282,6 +288,151 @@ def fastest(a, c):
     return max(speedup(a, K, c, 1 + 0.1 * K) for K in range(1, 9))
 
 
+# ---------------------------------------------------------------- several candidates
+
+
+def candidates():
+    """Print how often one of several candidates for a place is accepted, as in trees.md: the exact
+    mean of 21 places after each opening, in texts of the target.
+    """
+    print("| candidates | with replacement | without | at most, if independent |")
+    rows = list(pair_rows(SamplingParams(1.0, top_k=20), 20))
+    for k in (1, 2, 3):
+        each = [
+            (acceptance(p, q, k), acceptance(p, q, k, again=False), best_acceptance(p, q, k))
+            for p, q in rows
+        ]
+        print(f"| {k} | {' | '.join(f'{mean:.3f}' for mean in np.mean(each, axis=0))} |")
+
+
+def pair_rows(to_probs, n_tokens):
+    """Yield p and q, of the included pair, at the last places of 16 texts by its target."""
+    *models, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+    for seed, opening in enumerate(read_prompts(STORIES)):
+        ids = encoder.encode(opening)
+        for this_round in autoregressive(models[0], ids, n_tokens, to_probs, Rng(seed)):
+            ids = ids + this_round.tokens
+        reads = [model.read(ids, model.new_cache(), n_last=n_tokens + 1) for model in models]
+        yield from zip(*map(to_probs, reads))
+
+
+# ---------------------------------------------------------------- acceptance by place
+
+PLACES, TEXT_LENGTH = 8, 120
+PLACES_STYLE = """
+.grid { stroke: var(--line); } polyline { fill: none; stroke-width: 2.5px; }
+polyline.one { stroke: var(--p); } polyline.zero { stroke: var(--draft); stroke-dasharray: 8 4; }
+circle.one { fill: var(--p); } circle.zero { fill: var(--draft); }
+"""
+
+
+def places():
+    """Draw how often a draft token is accepted at each place of a draft of PLACES, if all before it
+    were: in texts after 16 openings, without the rounds that lack room.
+    """
+    x_of = lambda place: 100 + 70 * place
+    y_of = lambda rate: 330 - 560 * (rate - 0.5)
+    question = "How often is a draft token accepted, if all before it were?"
+    parts = [f'<text x="20" y="30" class="title">{question}</text>']
+    for tenths in range(5, 11):
+        y = y_of(tenths / 10)
+        parts.append(f'<line class="grid" x1="70" x2="630" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(f'<text x="60" y="{y + 6:.1f}" class="soft end">{tenths / 10:g}</text>')
+    for place in range(PLACES):
+        parts.append(f'<text x="{x_of(place)}" y="356" class="soft middle">{place + 1}</text>')
+    parts.append('<text x="350" y="384" class="middle">place in the draft</text>')
+    for name, temperature, y in (("zero", 0.0, 110), ("one", 1.0, 180)):
+        examined, accepted = by_place(temperature)
+        points = [(x_of(i), y_of(rate)) for i, rate in enumerate(accepted / examined)]
+        line = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+        parts.append(f'<polyline class="{name}" points="{line}"/>')
+        parts += [f'<circle class="{name}" cx="{x:.1f}" cy="{y:.1f}" r="5"/>' for x, y in points]
+        parts.append(f'<polyline class="{name}" points="650,{y - 6} 690,{y - 6}"/>')
+        parts.append(f'<text x="700" y="{y}">temperature {temperature:g}</text>')
+        counts = f"{examined[0]:.0f} drafts, {examined[-1]:.0f} to the last place"
+        parts.append(f'<text x="700" y="{y + 22}" class="soft small">{counts}</text>')
+    write_picture("places", "Acceptance by place in a draft of eight", 400, PLACES_STYLE, parts)
+
+
+def by_place(temperature):
+    """Numbers of draft tokens, [PLACES] each: (examined, accepted)."""
+    target, draft_model, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+    to_probs, counts = SamplingParams(temperature), np.zeros((2, PLACES))
+    for seed, opening in enumerate(read_prompts(STORIES)):
+        ids, rng = encoder.encode(opening), Rng(seed)
+        drafter = NeuralDrafter(draft_model, to_probs, rng)
+        for one in speculative(target, drafter, ids, TEXT_LENGTH, PLACES, to_probs, rng):
+            if len(one.draft) == PLACES:
+                counts[0, : one.examined] += 1
+                counts[1, : one.accepted] += 1
+    return counts
+
+
+# ---------------------------------------------------------------- weights of a block
+
+BLOCK_STYLE = ".grid { stroke: var(--q); } .bar { fill: var(--draft-bg); stroke: var(--draft); }"
+
+
+def block_weights():
+    """Draw, on the example of block.md, the weights of the block rule against the products of the
+    token rule, after one token and after two of each draft.
+    """
+    p, q = (1 / 3, 2 / 3), (2 / 3, 1 / 3)
+    words = "After the first token of each draft, and after the second"
+    parts = [f'<text x="20" y="30" class="title">{words}</text>']
+    for x, heading in ((90, "token rule: the product of min(1, p/q)"), (540, "block rule: w")):
+        parts.append(f'<text x="{x}" y="66" class="soft">{heading}</text>')
+    for row, draft in enumerate(product((0, 1), repeat=2)):
+        y, w, chance, drafted = 84 + 66 * row, 1.0, 1.0, 1.0
+        parts.append(f'<text x="30" y="{y + 28}">{" ".join("AB"[x] for x in draft)}</text>')
+        for place, token in enumerate(draft):
+            ratio = p[token] / q[token]
+            w, chance, drafted = min(1, w * ratio), chance * min(1, ratio), drafted * q[token]
+            for x, height in ((90, chance), (540, w)):
+                top = y + 22 * place
+                size = f'y="{top}" width="{300 * height:.0f}" height="18"'
+                parts.append(f'<rect class="bar" x="{x}" {size}/>')
+                share = Fraction(height).limit_denominator(100)
+                label = f'<text x="{x + 8 + 300 * height:.0f}" y="{top + 15}" class="small">'
+                parts.append(f"{label}{share}</text>")
+        share = Fraction(drafted).limit_denominator(100)
+        parts.append(f'<text x="980" y="{y + 28}" class="soft small end">drafted {share}</text>')
+    write_picture("block_weights", words, 356, BLOCK_STYLE, parts)
+
+
+# ---------------------------------------------------------------- the time of a round
+
+TIME_STYLE = ".pass { fill: var(--p); fill-opacity: .65; } .drafting { fill: var(--q); }"
+
+
+def round_time():
+    """Draw the time of a round, K c + v, beside that of as many tokens of plain decoding."""
+    a, K, c, v = 0.8, 4, 0.1, 1.15
+    n_tokens, unit = sum(a**n for n in range(K + 1)), 250.0
+    parts = [f'<text x="20" y="34" class="title">One round, K = {K}, c = {c}, v = {v}</text>']
+    x = 20.0
+    for name, width, words in [*[("drafting", c, "c")] * K, ("pass", v, "v")]:
+        box = f'x="{x:.1f}" y="48" width="{unit * width - 3:.1f}" height="34"'
+        middle = f'<text x="{x + unit * width / 2 - 2:.1f}" y="71" class="middle">'
+        parts += [f'<rect class="{name}" {box}/>', f"{middle}{words}</text>"]
+        x += unit * width
+    time = K * c + v
+    parts.append(
+        f'<text x="{x + 12:.0f}" y="71">{n_tokens:.2f} tokens in K c + v = {time:g}</text>'
+    )
+    parts.append('<text x="20" y="130" class="title">As many tokens without drafts</text>')
+    x = 20.0
+    for n in range(4):
+        width = min(1, n_tokens - n)
+        box = f'x="{x:.1f}" y="144" width="{unit * width - 3:.1f}" height="34"'
+        middle = f'<text x="{x + unit * width / 2 - 2:.1f}" y="167" class="middle">'
+        parts += [f'<rect class="pass" {box}/>', f"{middle}{'1' if width == 1 else ''}</text>"]
+        x += unit * width
+    words = f"{n_tokens:.2f}: the round is {n_tokens / time:.2f} times as fast"
+    parts.append(f'<text x="20" y="206">{words}</text>')
+    write_picture("round_time", "The time of a round", 224, TIME_STYLE, parts)
+
+
 # ---------------------------------------------------------------- the live page
 
 
@@ -304,10 +455,14 @@ def live():
         shutil.copyfile(page, docs / "live.html")
 
 
-PICTURES = {one.__name__: one for one in (live, race, verify_cost, draft_design, paint)}
+PICTURES = {
+    one.__name__: one
+    for one in (live, race, verify_cost, draft_design, places, block_weights, round_time)
+}
+COMMANDS = PICTURES | {"candidates": candidates, "paint": paint}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="+", choices=PICTURES)
+    parser.add_argument("names", nargs="+", choices=COMMANDS)
     for name in parser.parse_args().names:
-        PICTURES[name]()
+        COMMANDS[name]()

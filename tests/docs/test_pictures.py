@@ -12,6 +12,7 @@ from toys import NUMPY
 
 from checkpoints.registry import MODELS_DIR
 from cli.picture import painted
+from docs import pictures
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.mistakes import MISTAKES, making, sample_and_keep
@@ -19,15 +20,14 @@ from sampling import SamplingParams, residual, verify
 from utils import load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
-RACE, OVERLAP = ROOT / "docs" / "race.svg", ROOT / "docs" / "overlap.svg"
-TREE_MASK, COST = ROOT / "docs" / "tree_mask.svg", ROOT / "docs" / "verify_cost.svg"
-OF_MISTAKES = {path.stem: path for path in (ROOT / "docs" / "mistakes").glob("*.svg")}
+DOCS = ROOT / "docs"
+OVERLAP, TREE_MASK = DOCS / "overlap.svg", DOCS / "tree_mask.svg"
+OF_MISTAKES = {path.stem: path for path in (DOCS / "mistakes").glob("*.svg")}
+ALL = [*DOCS.glob("*.svg"), *OF_MISTAKES.values()]
 FLOOR = 322  # where the areas of p and q stand; the legend is below
 
 
-@pytest.mark.parametrize(
-    "path", [RACE, OVERLAP, TREE_MASK, COST, *OF_MISTAKES.values()], ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     root = ElementTree.parse(path).getroot()
     assert path.stat().st_size < 100_000 and root.find(f"{SVG}title").text
@@ -36,7 +36,7 @@ def test_a_picture_is_a_small_image_that_fetches_nothing(path):
     assert not re.search(r"@import|href|url\((?!#)", path.read_text())
 
 
-@pytest.mark.parametrize("path", [*(ROOT / "docs").rglob("*.svg")], ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 def test_its_colours_are_attributes_too(path):
     text = path.read_text(encoding="utf-8")
     assert painted(text) == text  # python docs/pictures.py paint
@@ -78,6 +78,27 @@ def test_a_row_of_the_tree_attends_to_the_text_its_ancestors_and_itself():
     }
     path_to = [[0], [0, 1], [0, 2], [0, 1, 3], [0, 1, 4], [0, 2, 5]]  # t x1 x2 y1 y2 y3
     assert drawn == {(row, column) for row, path in enumerate(path_to) for column in path}
+
+
+def test_the_weights_of_the_example_are_those_of_its_page():
+    texts = [e.text for e in ElementTree.parse(DOCS / "block_weights.svg").iter(f"{SVG}text")]
+    by_hand = {  # (product, weight) after one token, then after two
+        "A A": "1/2 1/2 1/4 1/4", "A B": "1/2 1/2 1/2 1", "B A": "1 1 1/2 1/2", "B B": "1 1 1 1",
+    }  # fmt: skip
+    for draft, shares in by_hand.items():
+        start = texts.index(draft) + 1
+        assert " ".join(texts[start : start + 4]) == shares
+
+
+@pytest.mark.slow
+def test_the_table_of_candidates_is_what_its_command_prints(capsys):
+    """But for rounding, which can choose other texts."""
+    pictures.candidates()
+    printed = capsys.readouterr().out.splitlines()[1:]
+    page = (DOCS / "trees.md").read_text(encoding="utf-8")
+    stated = re.findall(r"(?m)^\| \d \| .*$", page)
+    found = [[float(x) for x in row.strip("|").split("|")] for row in printed + stated]
+    assert len(found) == 6 and found[:3] == [pytest.approx(row, abs=0.01) for row in found[3:]]
 
 
 # ---------------------------------------------------------------- of mistakes
