@@ -1,30 +1,33 @@
 """Downloads of models from Hugging Face, or a mirror at HF_ENDPOINT, over connections that break.
 
-A file arrives as NAME.TAG.part, where TAG is the server's ETag: what it holds is of this version of
-the file and no other. It is renamed once it has the size and the SHA-256 that the server states.
-Each attempt goes on where the last one stopped.
+A file arrives as a *part*, NAME.TAG.part, where TAG is the server's ETag: what it holds is of this
+version of the file and no other. It is renamed once it has the size and the SHA-256 that the server
+states. Each attempt goes on where the last one stopped.
 """
 
 import contextlib
+import math
 import os
 import re
 import shutil
 import warnings
 from pathlib import Path
 from time import sleep
-from urllib.parse import quote, unquote
+from typing import NamedTuple
+from urllib.parse import quote, unquote, urlsplit
 
 import requests
-import urllib3
+import urllib3.exceptions as http
 from tqdm import tqdm
 
-from checkpoints.files import sha256_of
+from checkpoints.files import VOCABULARY_LIMIT, sha256_of
 from checkpoints.folder import WEIGHTS, weights_files
 from checkpoints.hub import repository
 
 OPTIONAL_FILES = (  # what a repository may have
     "generation_config.json",
     "tokenizer_config.json",
+    "special_tokens_map.json",
     "added_tokens.json",
     "tokenizer.json",
 )
@@ -33,6 +36,8 @@ TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
 LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
+# why a request makes no connection
+UNREACHED = (http.NewConnectionError, http.ConnectTimeoutError, http.ProxyError)
 
 
 class Missing(ValueError):
@@ -43,122 +48,220 @@ class Retry(requests.RequestException):
     """This attempt failed; another attempt may succeed."""
 
 
+class Part(NamedTuple):
+    """What has come of a file. tag: the ETag of its version; n_bytes: where the next attempt goes
+    on, one byte before its end: to ask for no byte at all would be an error.
+    """
+
+    path: Path
+    tag: str
+    n_bytes: int
+
+
+# ---------------------------------------------------------------- a model
+
+
 def fetch_model(name: str, models_dir: str | Path) -> Path:
-    """Download the missing files of a known size, or of an "owner/name" of Hugging Face, into
-    models_dir/name, and return this folder. Raises ValueError if they cannot be had.
+    """Download the missing files of a known size, or of an "owner/name" of Hugging Face, into the
+    folder models_dir/name, and return it. What is there stays as it is.
+
+    Raises ValueError if there is no such model, if the server cannot be reached or fails again and
+    again, and if a file does not fit on the disk. Parts stay then, but no folder that is empty.
     """
     folder = Path(models_dir) / name
-    folder.mkdir(parents=True, exist_ok=True)
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-    url = f"{host.rstrip('/')}/{repository(name)}/resolve/main"
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
     try:
-        fetch(url, folder / "config.json")
-        for file in OPTIONAL_FILES:
-            with contextlib.suppress(Missing):
-                fetch(url, folder / file)
-        if not (folder / "tokenizer.json").is_file():
-            fetch(url, folder / "vocab.json")
-            fetch(url, folder / "merges.txt")
-        for file in WEIGHTS:
-            try:
-                fetch(url, folder / file)
-            except Missing:
-                continue
-            for path in weights_files(folder):  # if that is the index of several
-                fetch(url, path)
-            return folder
-        raise Missing(f"none of {', '.join(WEIGHTS)}")
+        fetch_files(f"{host.rstrip('/')}/{repository(name)}/resolve/main", folder)
     except Missing as error:
-        with contextlib.suppress(OSError):
-            folder.rmdir()  # only an empty one
-            if folder.parent != Path(models_dir):  # its owner's
-                folder.parent.rmdir()
         raise ValueError(
             f"{name}: Hugging Face has no such public model, or not all its files ({error}); "
             "use the name of one"
         ) from None
+    finally:
+        with contextlib.suppress(OSError):  # the first that is not empty is the last
+            for path in made:
+                path.rmdir()
+    return folder
 
 
-def fetch(folder_url: str, path: Path):
-    """Download folder_url/NAME to folder/NAME, unless it is there. A failed attempt is repeated
-    after a wait, with a warning.
+def fetch_files(url: str, folder: Path) -> None:
+    """Download the missing files of the model at a URL. Raises Missing, which names the file that
+    is not there, and whatever `fetch` raises.
     """
+    fetch(url, folder / "config.json")
+    for name in OPTIONAL_FILES:
+        with contextlib.suppress(Missing):
+            fetch(url, folder / name)
+    if not (folder / "tokenizer.json").is_file():
+        fetch(url, folder / "vocab.json")
+        fetch(url, folder / "merges.txt")
+    for name in WEIGHTS:
+        with contextlib.suppress(Missing):
+            fetch(url, folder / name)
+            break
+    else:
+        raise Missing(f"none of {', '.join(WEIGHTS)}")
+    for path in weights_files(folder):  # if that is the index of several
+        fetch(url, path)
+
+
+# ---------------------------------------------------------------- a file
+
+
+def fetch(folder_url: str, path: Path) -> None:
+    """Download folder_url/NAME to path, unless it is there. A failed attempt is repeated after a
+    wait, with a warning; but only once if the server was never reached.
+
+    Raises Missing if the server does not have the file, ValueError if no attempt succeeded, which
+    names the server, and OSError, which names the file, for an error of the disk.
+    """
+    host, was_reached = urlsplit(folder_url).hostname, False
     for wait in (*WAITS, None):
         if path.is_file():
             return
         try:
             return fetch_rest(f"{folder_url}/{path.name}", path)
-        except (
-            requests.RequestException,
-            urllib3.exceptions.HTTPError,
-            FileNotFoundError,
-        ) as error:
+        except (requests.RequestException, http.HTTPError, FileNotFoundError) as error:
             # FileNotFoundError: another process has renamed the part. Messages of requests hold the
             # history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
+            was_reached |= not found_nobody(error)
         except OSError as error:  # of the disk: if it is full, that names no file
             error.filename = error.filename2 or error.filename or str(path)
             raise
+        if not was_reached and wait != WAITS[0]:  # the second attempt
+            raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if wait is None:
             rest = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
-            raise ValueError(f"{path}: {reason}; try again{', it goes on where it stopped' * rest}")
+            goes_on = ", it goes on where it stopped" if rest else ""
+            raise ValueError(f"{host}: {path.name}: {reason}; try again{goes_on}")
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
 
 
-def fetch_rest(url: str, path: Path):
-    """Add to the part of a file what it lacks, by one request, and rename it if it is complete. If
-    the server's file is another now, begin anew.
+def found_nobody(error: Exception) -> bool:
+    """Whether a request made no connection: no network, no such host, nobody who answers there."""
+    return any(isinstance(getattr(cause, "reason", None), UNREACHED) for cause in error.args)
+
+
+def fetch_rest(url: str, path: Path) -> None:
+    """By one request, add what it lacks to the part of a file, or begin a part, and rename it if it
+    is complete. A part of another version of the file is removed.
+
+    Raises Missing; RequestException (such as Retry) or HTTPError if it is not complete; ValueError
+    for a URL that is none, and for a file that is too long.
     """
-    part, n_have, tag = next(path.parent.glob(f"{path.name}.*.part"), None), 0, ""
+    part = find_part(path)
+    with ask(url, part) as reply:
+        size = size_if_rest(reply, part) if part else None
+        if part and size is None and reply.status_code in (206, 416):  # of another file
+            part.path.unlink(missing_ok=True)
+        require_file(reply, 200 if size is None else 206)  # if it is none, the part stays
+        if part is None or size is None:
+            if part:
+                part.path.unlink(missing_ok=True)
+            part, size = new_part(path, reply.headers.get("ETag", "")), reply.raw.length_remaining
+        receive(reply, part, size, path.name)
+    complete(part, path, size, stated_checksum(reply))
+
+
+def find_part(path: Path) -> Part | None:
+    """What an earlier attempt has left of a file, or None."""
+    found = next(path.parent.glob(f"{path.name}.*.part"), None)
+    if found is None:
+        return None
+    tag = unquote(found.name[len(path.name) + 1 : -len(".part")])
+    return Part(found, tag, max(0, found.stat().st_size - 1))
+
+
+def new_part(path: Path, tag: str) -> Part:
+    """Make an empty part of a file. Only a tag in quotes stands for the very same bytes: a part
+    with another, or a long one, has the number of this process for a tag, and is never resumed.
+    """
+    name = quote(tag, safe="")
+    name = name if name.startswith(QUOTE) and len(name) < LONG_TAG else str(os.getpid())
+    part = path.with_name(f"{path.name}.{name}.part")
+    part.touch()
+    return Part(part, tag, 0)
+
+
+def ask(url: str, part: Part | None) -> requests.Response:
+    """Request a file, or what a part lacks if the file is still of the part's version. Raises
+    RequestException without a reply, and ValueError for a URL that is none.
+    """
     headers = {"Accept-Encoding": "identity"}
     if part:
-        n_have = max(0, part.stat().st_size - 1)  # to ask for no byte at all would be an error
-        tag = unquote(part.name[len(path.name) + 1 : -len(".part")])
-        headers |= {"Range": f"bytes={n_have}-", "If-Range": tag}
+        headers |= {"Range": f"bytes={part.n_bytes}-", "If-Range": part.tag}
     try:
-        reply = requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
+        return requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except ValueError as error:  # with any wording, and the password in it
         reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
-        raise ValueError(f"{path.name}: {reason}; expected the address of a mirror") from None
-    with reply:
-        rest = None
-        if part and reply.headers.get("ETag") == tag:
-            # it may be less than the whole rest; the size of the whole file stands at the end
-            content_range = reply.headers.get("Content-Range", "")
-            rest = re.fullmatch(rf"bytes {n_have}-[0-9]+/([0-9]{{1,18}})", content_range)
-        if part and not rest and reply.status_code in (206, 416):  # of another file
-            part.unlink(missing_ok=True)
-        require_file(reply, resumed=bool(rest))  # of an error, or a login, the part stays
-        if part is None or not rest:
-            if part:
-                part.unlink(missing_ok=True)
-            n_have = 0
-            # only a tag in quotes stands for the very same bytes; else every attempt begins anew
-            tag = quote(reply.headers.get("ETag", ""), safe="")
-            tag = tag if tag.startswith(QUOTE) and len(tag) < LONG_TAG else str(os.getpid())
-            part = path.with_name(f"{path.name}.{tag}.part")
-            part.touch()
-        size = int(rest[1]) if rest else reply.raw.length_remaining  # None if not said
-        lacking = 0 if size is None else size - n_have
-        if lacking > shutil.disk_usage(part.parent).free:
-            raise ValueError(f"{part}: {lacking:,} bytes do not fit on the disk; make room")
-        bar = tqdm(desc=path.name, total=size, initial=n_have, leave=False, disable=None)
-        # another process may write the same bytes to the same places
-        with part.open("r+b") as file, bar:
-            file.seek(n_have)
-            # read1 does not wait for a full chunk, which a connection that breaks may never bring
-            while chunk := reply.raw.read1(CHUNK):
-                file.write(chunk)
-                file.flush()  # what has come stays, should the program be killed
-                bar.update(len(chunk))
-    n_come, checksum = part.stat().st_size, stated_checksum(reply)
+        name = url.rpartition("/")[2]
+        raise ValueError(f"{name}: {reason}; expected the address of a mirror") from None
+
+
+def size_if_rest(reply: requests.Response, part: Part) -> int | None:
+    """The size of the whole file, if a reply goes on where the part ends, in the same version; else
+    None. It may be less than all the rest: "bytes 5-7/100" means three bytes of a hundred.
+    """
+    content_range = reply.headers.get("Content-Range", "")
+    said = re.fullmatch(rf"bytes {part.n_bytes}-[0-9]+/([0-9]{{1,18}})", content_range)
+    return int(said[1]) if said and reply.headers.get("ETag") == part.tag else None
+
+
+def require_file(reply: requests.Response, expected: int) -> None:
+    """Raise Missing, or Retry, if a reply does not have the expected status: 200 with a file, 206
+    with the rest of one.
+    """
+    status = reply.status_code
+    if status in (401, 403, 404, 410):  # Hugging Face answers 401 where there is nothing
+        raise Missing(f"{reply.request.path_url.rpartition('/')[2]}: the server answers {status}")
+    if status != expected:
+        raise Retry(f"the server answers {status}")
+    if reply.headers.get("Content-Encoding", "identity") != "identity":
+        raise Retry("the server sends the file compressed")
+    if not reply.raw.length_remaining and not reply.raw.chunked:
+        raise Retry("the server does not say how long the file is, or sends an empty one")
+    if "html" in reply.headers.get("Content-Type", ""):
+        raise Retry("something else came, as where a network wants a login")
+
+
+def receive(reply: requests.Response, part: Part, size: int | None, name: str) -> None:
+    """Write the content of a reply into the part of the file `name`, and show a bar of progress.
+    size: of the whole file, if it is known. Raises ValueError if that does not fit on the disk; or
+    if more comes than a file may have that is none of the weights, and removes the part.
+    """
+    lacking = 0 if size is None else size - part.n_bytes
+    if lacking > shutil.disk_usage(part.path.parent).free:
+        raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
+    limit = math.inf if name.endswith((".safetensors", ".bin")) else VOCABULARY_LIMIT
+    bar = tqdm(desc=name, total=size, initial=part.n_bytes, leave=False, disable=None)
+    # another process may write the same bytes to the same places
+    with part.path.open("r+b") as file, bar:
+        file.seek(part.n_bytes)
+        # read1 does not wait for a full chunk, which a connection that breaks may never bring
+        while file.tell() <= limit and (chunk := reply.raw.read1(CHUNK)):
+            file.write(chunk)
+            file.flush()  # what has come stays, should the program be killed
+            bar.update(len(chunk))
+    if part.path.stat().st_size > limit:
+        part.path.unlink()
+        raise ValueError(f"{name}: more than {limit:,} bytes came; use another mirror or model")
+
+
+def complete(part: Part, path: Path, size: int | None, checksum: str | None) -> None:
+    """Give a part the name of its file, if it is whole. size and checksum: as the server states
+    them. Raises Retry if more is to come; or if it is another file, and removes the part.
+    """
+    n_come = part.path.stat().st_size
     if size is not None and n_come < size:
         raise Retry("the server sent a piece of it")
-    if size not in (None, n_come) or (checksum and sha256_of([part]) != checksum):
-        part.unlink()
+    if size not in (None, n_come) or (checksum and sha256_of([part.path]) != checksum):
+        part.path.unlink()
         raise Retry("what came is not what the server states")
-    os.replace(part, path)
+    os.replace(part.path, path)
 
 
 def stated_checksum(reply: requests.Response) -> str | None:
@@ -168,18 +271,3 @@ def stated_checksum(reply: requests.Response) -> str | None:
         if re.fullmatch("[0-9a-f]{64}", tag):
             return tag
     return None
-
-
-def require_file(reply: requests.Response, resumed: bool):
-    """Raise Missing, or Retry, if a reply does not contain a file, or the rest of one."""
-    status = reply.status_code
-    if status in (401, 403, 404, 410):  # Hugging Face answers 401 where there is nothing
-        raise Missing(f"{reply.request.path_url.rpartition('/')[2]}: the server answers {status}")
-    if status != (206 if resumed else 200):
-        raise Retry(f"the server answers {status}")
-    if reply.headers.get("Content-Encoding", "identity") != "identity":
-        raise Retry("the server sends the file compressed")
-    if not reply.raw.length_remaining and not reply.raw.chunked:
-        raise Retry("the server does not say how long the file is, or sends an empty one")
-    if "html" in reply.headers.get("Content-Type", ""):
-        raise Retry("something else came, as where a network wants a login")

@@ -7,13 +7,15 @@ import numpy as np
 
 from backends.backend import get_backend
 from checkpoints.files import sha256_of
-from checkpoints.folder import weights_files
+from checkpoints.folder import open_weights, weights_files
 from checkpoints.registry import MODELS_DIR, SIZES
 from checkpoints.search import find_folder
+from gpt2 import Model
 from utils import load_models
 
 # [{"ids": of a prompt, "greedy": the tokens that OpenAI's 124M writes after it}]
 GOLDEN = Path(__file__).parents[1] / "checkpoints" / "golden_124M.json"
+LARGEST = 1e18  # of a weight's size: the square of a larger one leaves float32
 
 
 def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
@@ -26,27 +28,41 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
         models_dir: the folder that holds a folder for each model
     """
     folder = find_folder(size_or_folder, models_dir)
-    (model,), encoder = load_models([str(folder)], models_dir, get_backend())
+    (model,), _ = load_models([str(folder)], models_dir, get_backend())
     print(folder, model.config, sep="\n")
     for path in weights_files(folder):
         print(f"{path.name}: SHA-256 {sha256_of([path])}")
+    require_sizes(folder, model)
+    require_logits(folder, model)
+    if model.config == SIZES["124M"]:
+        entries = json.loads(GOLDEN.read_text())
+        right = all(follows(model, entry["ids"], entry["greedy"]) for entry in entries)
+        print(f"greedy tokens: {'' if right else 'not '}those of OpenAI's 124M")
+        if folder.name == "124M" and not right:
+            raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
+
+
+def require_sizes(folder: Path, model: Model) -> None:
+    """Raise ValueError if a weight of a folder is larger than LARGEST, as after a flipped bit."""
+    for name, tensor in open_weights(folder, model.config).items():
+        array = tensor.stored()
+        if (largest := max(array.max(), -array.min())) > LARGEST:
+            raise ValueError(
+                f"{tensor.path}: {name} has an entry of size {largest:.1g}: damaged; fetch it again"
+            )
+
+
+def require_logits(folder: Path, model: Model) -> None:
+    """Raise ValueError unless the logits after a few tokens are finite, and not all equal."""
     ids = [*range(min(8, model.config.n_ctx, model.config.n_vocab))]
     if not 0.01 < np.ptp(model.read(ids, model.new_cache())) < np.inf:  # NaN is not between them
         raise ValueError(
             f"{folder}: the logits of all tokens are equal, or not finite: the weights are zero, "
             "damaged, or of another dtype than their file says; fetch them again"
         )
-    if model.config == SIZES["124M"]:
-        right = all(
-            follows(model, entry["ids"], entry["greedy"])
-            for entry in json.loads(GOLDEN.read_text())
-        )
-        print(f"greedy tokens: {'' if right else 'not '}those of OpenAI's 124M")
-        if folder.name == "124M" and not right:
-            raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
 
 
-def follows(model, ids, tokens):
+def follows(model: Model, ids: list[int], tokens: list[int]) -> bool:
     """Whether the model, greedily, writes these tokens after the ids."""
     logits = model.read([*ids, *tokens[:-1]], model.new_cache(), n_last=len(tokens))
     return logits.argmax(axis=-1).tolist() == tokens

@@ -7,12 +7,15 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from command_line import ROOT, assert_refused
 from file_server import CONTENT, OTHER, once, sha256_of
+from requests import ConnectTimeout
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError
 
 import utils
 from checkpoints import download
@@ -131,14 +134,52 @@ def test_a_fault_that_stays(get, server, fault):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_nobody_answers_or_somebody_falls_silent(get, server, monkeypatch):
-    assert "ConnectionError; try again\n" in refusal(get, "http://127.0.0.1:9") + "\n"
-    assert get.waits == [1, 2, 4, 8, 16]
+def test_a_server_that_was_never_reached_is_named_soon(get, server, monkeypatch):
+    """Nobody listens; there is no such host; nobody answers in time; a proxy does not listen."""
+    unreached = "cannot be reached; try again"
+    assert refusal(get, "http://127.0.0.1:9/x").startswith(f"127.0.0.1: {unreached}")
+    assert refusal(get, "http://nobody.invalid/x").startswith(f"nobody.invalid: {unreached}")
+    assert get.waits == [1]
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert unreached in refusal(get, "http://nobody.invalid/x") and get.waits == [1]
+    late = MaxRetryError(None, "x", ConnectTimeoutError())
+    monkeypatch.setattr(download.requests, "get", Mock(side_effect=ConnectTimeout(late)))
+    assert unreached in refusal(get, "http://nobody.invalid/x") and get.waits == [1]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_somebody_falls_silent(get, server, monkeypatch):
     server.behave = lambda path, first: {"status": 503} if first else {"cut": 3000}
     assert "503; try again, it goes on where it stopped" in refusal(get)
     monkeypatch.setattr(download, "TIMEOUT", (5, 0.2))
     server.behave = once({"cut": 3000, "stall": 30}, {"cut": 0, "stall": 30})
     assert get() == CONTENT and len(get.waits) == 2
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_network_that_goes_away_may_come_back(get, server, monkeypatch):
+    """Once a server was reached, all attempts are made."""
+    server.behave, real, begun = once({"cut": 3000}), download.requests.get, []
+
+    def request(url, **options):
+        begun.append(url)
+        return real("http://127.0.0.1:9/" if 1 < len(begun) < 6 else url, **options)
+
+    monkeypatch.setattr(download.requests, "get", request)
+    assert get() == CONTENT and get.waits == [1, 2, 4, 8, 16]
+
+
+@pytest.mark.parametrize("headers", [CHUNKED["headers"], {}])
+def test_a_small_file_has_a_limit_while_it_comes(get, server, monkeypatch, headers):
+    """However long a server says that it is, or does not say."""
+    get.path = get.path.with_name("config.json")
+    server.files["/config.json"] = CONTENT
+    server.behave = lambda path, first: {"headers": headers}
+    monkeypatch.setattr(download, "VOCABULARY_LIMIT", 5000)
+    assert refusal(get).startswith("config.json: more than 5,000 bytes came; use")
+    assert not [*get.path.parent.glob("config.json*")] and get.waits == []
+    monkeypatch.setattr(download, "VOCABULARY_LIMIT", len(CONTENT))
+    assert get() == CONTENT
 
 
 def test_a_full_disk_is_seen_before(get, monkeypatch):
@@ -270,10 +311,11 @@ def test_what_cannot_be_downloaded(sources, run, models):
 
 
 @pytest.mark.parametrize("host", ["http://user:secret@127.0.0.1:9", "user:secret@host"])
-def test_credentials_are_not_in_errors(sources, run, monkeypatch, host):
+def test_credentials_are_not_in_errors(sources, run, monkeypatch, models, host):
     monkeypatch.setenv("HF_ENDPOINT", host)
     done = run("download", "82M")
     assert done.code == 2 and "secret" not in done.err
+    assert not models.exists()  # nor is an empty folder left
 
 
 @pytest.mark.parametrize("words, said", [
