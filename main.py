@@ -155,22 +155,10 @@ COMMANDS: dict[str, Callable | str] = {
     "version": version,
 }
 
-MOVED = {  # flags that generate had, and what does their job now
-    "prompts": "batch FILE",
-    "out": "batch FILE --out NAME",
-    "batch_size": "batch FILE --batch_size N",
-    "cluster": "batch FILE --cluster ADDRESS",
-    "report": "play --save NAME",
-    "mistake": "mistakes NAME",
-    "rule": "prove FILE",
-    "download": "download NAME",
-    "version": "version",
-}
-
 
 def main() -> None:
     """Run the command line of this process: the `speculate` of an installed package."""
-    run_program(COMMANDS, MOVED)
+    run_program(COMMANDS)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
 from cli import show
-from cli.command import ERRORS, flags_of, print_error, read, say, unknown
+from cli.command import ERRORS, flags_of, print_error, read, say
+from cli.help import unknown
 from decoding.decode import DECODERS, begin, decode, encode_prompt, options_of, pair_of
 
 try:

@@ -10,14 +10,12 @@ Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 
 where nobody reads the output any more. A command may have others of its own.
 """
 
-import difflib
 import inspect
 import os
-import re
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any, get_args
@@ -29,16 +27,6 @@ import numpy as np
 # python -X dev main.py
 ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
 EXPECTED = {int: "a whole number", float: "a number", bool: "no value"}
-ELSEWHERE = {  # {flag of another program: what it is called here}
-    "model": "target_model_size",
-    "assistant_model": "draft_model_size",
-    "max_new_tokens": "n_tokens_to_generate",
-    "max_tokens": "n_tokens_to_generate",
-    "n_predict": "n_tokens_to_generate",
-    "num_assistant_tokens": "K",
-    "num_speculative_tokens": "K",
-    "speculate_k": "K",
-}
 
 
 def printable(text: str) -> str:
@@ -71,17 +59,6 @@ def as_called(text: str) -> str:
     """The text with the name by which this program was called: an installed one is `speculate`."""
     name = os.path.basename(sys.argv[0])
     return text.replace("python main.py", name) if name == "speculate" else text
-
-
-def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
-    """The error for a word that is none of the names. It says the closest of them."""
-    name = word.lower().replace("-", "_").strip("_/")
-    name = ELSEWHERE.get(name, name).lower()
-    known = {shown.lower().strip("-/"): shown for shown in names}
-    starts = [other for other in known if name and other.startswith(name)]
-    close = starts[:3] or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
-    expected = " or ".join(known[other] for other in close) or f"one that {lister} lists"
-    return ValueError(f"unknown {kind} {word!r}: expected {expected}")
 
 
 # ---------------------------------------------------------------- flags
@@ -125,13 +102,12 @@ def require_at_least(least: int, **flags: int) -> None:
 
 
 def split(
-    words: list[str], flags: dict[str, inspect.Parameter], moved: Mapping[str, str]
+    words: list[str], flags: dict[str, inspect.Parameter]
 ) -> tuple[list[str], dict[str, str]]:
     """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
-    ValueError for an unknown flag, which says where it is now if it has `moved`, and where the
-    value of a flag is missing.
+    ValueError for an unknown flag, and where the value of a flag is missing.
     """
     plain: list[str] = []
     texts: dict[str, str] = {}
@@ -144,9 +120,9 @@ def split(
             return plain, {"help": "True"}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
-        if flag in moved:
-            raise ValueError(f"flag {name}: it is now python main.py {moved[flag]}")
         if flag not in flags:
+            from cli.help import unknown
+
             raise unknown("flag", name, [f"--{name}" for name in flags])
         if not equals:
             given = "True" if flags[flag].annotation is bool else next(rest, None)
@@ -157,30 +133,16 @@ def split(
     return plain, texts
 
 
-def help_page(command: Callable, first: Callable) -> str:
-    """The docstring of a command, where "name: " becomes "--name (default): " for each flag. A flag
-    that it does not describe means what it means for the first command.
-    """
-    page, meanings = inspect.getdoc(command), inspect.getdoc(first)
-    if not page or not meanings:
-        return "no help: python -OO strips it"
-    for name, flag in flags_of(command).items():
-        line = rf"(?m)^    {name}: .*"
-        if not re.search(line, page):
-            page += "\n" + re.findall(line, meanings)[0]
-        default = "" if flag.default is False or flag.default == "" else f" ({flag.default})"
-        page = re.sub(rf"(?m)^    {name}: ", lambda _: f"    --{name}{default}: ", page)
-    return page
-
-
-def call(command: Callable, words: list[str], first: Callable, moved: Mapping[str, str]) -> None:
+def call(command: Callable, words: list[str], first: Callable) -> None:
     """Call a command with the words of a command line, which Fire reads; or print its help. first:
-    the first of the commands, of which `moved` tells the flags that it had.
+    the command whose help describes the flags that others have, too.
     """
     flags = flags_of(command)
-    plain, texts = split(words, flags, moved if command is first else {})
+    plain, texts = split(words, flags)
     if "help" in texts:
-        print(as_called(help_page(command, first)))
+        from cli.help import help_page
+
+        print(as_called(help_page(command, flags.values(), first)))
         return
     try:
         inspect.signature(command).bind(*plain, **texts)
@@ -199,6 +161,8 @@ def call(command: Callable, words: list[str], first: Callable, moved: Mapping[st
 def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     """The function of a command. A module's name stands for its function of the command's name."""
     if name not in commands:
+        from cli.help import unknown
+
         raise unknown("command", name, commands)
     command = commands[name]
     if not isinstance(command, str):
@@ -206,13 +170,9 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     return getattr(__import__(command, fromlist=[name]), name)  # as `from cli.batch import batch`
 
 
-def run(
-    words: list[str], commands: dict[str, Callable | str], moved: Mapping[str, str] = {}
-) -> int:
+def run(words: list[str], commands: dict[str, Callable | str]) -> int:
     """Run the command that the words begin with, or the first of `commands` if they begin with a
     flag. Returns the exit code; prints an error of the user's.
-
-    moved: {flag that the first command had: how to call what does its job now}
     """
     try:
         words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
@@ -221,7 +181,7 @@ def run(
             command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words, first, moved)
+            call(command, words, first)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
@@ -235,7 +195,7 @@ def run(
         return 2
 
 
-def run_program(commands: dict[str, Callable | str], moved: Mapping[str, str] = {}) -> None:
+def run_program(commands: dict[str, Callable | str]) -> None:
     """Call `run` for the command line of this process, and end it with the exit code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
@@ -247,7 +207,7 @@ def run_program(commands: dict[str, Callable | str], moved: Mapping[str, str] = 
     # what the terminal cannot write becomes "?"
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     warnings.showwarning = print_note  # type: ignore[assignment]
-    code = run(sys.argv[1:], commands, moved)
+    code = run(sys.argv[1:], commands)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

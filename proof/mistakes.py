@@ -19,7 +19,7 @@ import gpt2
 import sampling
 from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
-from cli.command import unknown
+from cli.help import unknown
 from decoding.decode import begin, decode, load_pair
 from decoding.text_difference import first_difference
 from proof.command import describe_wrong

@@ -79,7 +79,7 @@ def program(capsys, monkeypatch):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("default")
-                code = command.run([*map(str, words)], main.COMMANDS, main.MOVED)
+                code = command.run([*map(str, words)], main.COMMANDS)
         except SystemExit as stop:  # a command's own code
             code = stop.code
         out, err = capsys.readouterr()
