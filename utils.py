@@ -55,20 +55,6 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
     return Model(config, params, backend)
 
 
-def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
-    """Weights of a normal distribution, for build_model; scale: its standard deviation. The texts
-    of such a model mean nothing, but its times are real.
-    """
-    rng, shapes = np.random.default_rng(seed), config.shapes()
-
-    def read(name):
-        noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
-        # layer norms scale by about one
-        return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
-
-    return read
-
-
 def require_nonzero(array: np.ndarray, where: str) -> None:
     """Raise ValueError, which begins with `where`, if all of a tensor is 0, as in a file that was
     not copied to its end.
@@ -90,14 +76,6 @@ def stored_weights(folder: Path, config: Config) -> Read:
         return array
 
     return read
-
-
-def random_model(
-    config: Config, backend: Backend, dtype=np.float32, seed: int = 0, scale: float = 0.02
-) -> Model:
-    """Build a Model with random weights. Raises ValueError if memory does not suffice."""
-    require_memory([config])
-    return build_model(config, random_weights(config, dtype, seed, scale), backend)
 
 
 def load_model(folder: Path, backend: Backend) -> Model:

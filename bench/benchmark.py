@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bench.plot import draw
-from bench.random_models import random_models
 from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
@@ -22,6 +21,7 @@ from cli.machine import describe_machine
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, load_drafts
+from decoding.random_models import random_models
 from encoder import Encoder
 from gpt2 import Model
 from sampling import RULES, SamplingParams

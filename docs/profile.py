@@ -19,8 +19,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
 
 from backends.backend import get_backend
-from bench.random_models import random_models
 from checkpoints.registry import MODELS_DIR
+from decoding.random_models import random_models
 
 N_READ, ROWS, REPEATS = 64, (1, 2, 3, 5, 9), 20
 LINEARS = ("attn", "c_attn"), ("attn", "c_proj"), ("mlp", "c_fc"), ("mlp", "c_proj")

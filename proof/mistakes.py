@@ -21,11 +21,11 @@ from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
 from cli.help import unknown
 from decoding.decode import begin, decode, load_pair
+from decoding.random_models import random_model
 from decoding.text_difference import first_difference
 from proof.command import describe_wrong
 from proof.prove import examine
 from sampling import NeuralDrafter, SamplingParams
-from utils import random_model
 
 ROMSTO = "romsto/Speculative-Decoding/blob"
 FEIFEIBEAR = "feifeibear/LLMSpeculativeSampling/blob"

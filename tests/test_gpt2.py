@@ -20,6 +20,7 @@ import gpt2
 import utils
 from backends.backend import get_backend
 from checkpoints.registry import SIZES
+from decoding import random_models
 from decoding.batching import read_together
 from gpt2 import Config
 
@@ -35,7 +36,7 @@ AS_LOADED = get_backend()  # with its own products and threads
 
 @functools.cache
 def tiny_model(shape=0, seed=0, backend=NUMPY, dtype=np.float64, scale=0.3):
-    return utils.random_model(SHAPES[shape], backend, dtype=dtype, seed=seed, scale=scale)
+    return random_models.random_model(SHAPES[shape], backend, dtype=dtype, seed=seed, scale=scale)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -259,7 +260,7 @@ def reads(model):
 def test_strict_arrays_give_the_same_bits(dtype, shape):
     """Every intermediate has the dtype of the weights, and is of no array module but xp."""
     backend = strict.backend(dtype)
-    model = utils.random_model(SHAPES[shape], backend, dtype=dtype, scale=0.3)
+    model = random_models.random_model(SHAPES[shape], backend, dtype=dtype, scale=0.3)
     found, name = reads(model), np.dtype(dtype).name
     assert backend.xp.seen.keys() == {name, np.dtype(int).name} and backend.xp.seen[name] > 100
     for logits, expected in zip(found, reads(tiny_model(shape, dtype=dtype))):

@@ -8,8 +8,8 @@ from command_line import python
 from toys import NUMPY, refusal, write_checkpoint
 
 import utils
-from bench.random_models import config_of, random_models
 from checkpoints.registry import SIZES
+from decoding.random_models import config_of, random_models
 from gpt2 import Config
 
 # ---------------------------------------------------------------- memory

@@ -20,6 +20,7 @@ import utils
 from backends.backend import get_backend
 from checkpoints.registry import MODELS_DIR
 from cli.machine import describe_machine
+from decoding import random_models
 from decoding.batching import read_together
 from decoding.decode import begin, encode_prompt
 from decoding.eagle import EagleConfig
@@ -150,8 +151,8 @@ def test_a_product_and_what_it_goes_into(gpu, dtype, error, n_rows):
 @pytest.mark.parametrize("exact", [False, True])
 def test_float32_is_the_same_pass(cupy, exact):
     config = replace(CONFIG, exact_gelu=exact)
-    model = utils.random_model(config, get_backend("cupy"), scale=0.1)
-    expected = logits(utils.random_model(config, NUMPY, scale=0.1))
+    model = random_models.random_model(config, get_backend("cupy"), scale=0.1)
+    expected = logits(random_models.random_model(config, NUMPY, scale=0.1))
     assert logits(model).dtype == np.float32
     assert np.allclose(logits(model), expected, rtol=0, atol=1e-5)
     assert np.shares_memory(model.params["wte"], model.params["head"].weight)
@@ -159,11 +160,11 @@ def test_float32_is_the_same_pass(cupy, exact):
 
 @pytest.mark.elsewhere
 def test_float16_weights_in_a_float32_pass(cupy):
-    model = utils.random_model(CONFIG, get_backend("cupy-float16"), scale=0.1)
+    model = random_models.random_model(CONFIG, get_backend("cupy-float16"), scale=0.1)
     weights = [model.params["blocks"][0]["mlp"][name]["weight"] for name in ("c_fc", "c_proj")]
     for weight in (*weights, model.params["head"]):
         assert weight.weight.dtype == np.float16
-    plain = utils.random_model(CONFIG, NUMPY, scale=0.1)
+    plain = random_models.random_model(CONFIG, NUMPY, scale=0.1)
     found, expected = logits(model), logits(plain)
     assert found.dtype == np.float32
     assert 0 < abs(found - expected).max() < 0.02 * expected.std()
@@ -196,7 +197,7 @@ def test_several_texts_and_heads(cupy, name, error):
 @pytest.mark.elsewhere
 def test_layer_norm_of_what_float16_cannot_square(cupy):
     """Trained models have activations in the thousands, whose squares float16 cannot hold."""
-    read = utils.random_weights(CONFIG)
+    read = random_models.random_weights(CONFIG)
     longer = lambda name: read(name) * np.float32(150_000 if name == "wpe.weight" else 1)
     backend = get_backend("cupy-float16")
     assert np.isfinite(logits(utils.build_model(CONFIG, longer, backend))).all()

@@ -6,8 +6,8 @@ import json
 import numpy as np
 import pytest
 
-import utils
 from backends.backend import get_backend
+from decoding import random_models
 from encoder import END_OF_TEXT, byte_symbols
 from gpt2 import Config
 
@@ -22,7 +22,7 @@ NUMPY = dataclasses.replace(
 
 def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
     """A model with random weights large enough that its predictions are far from uniform."""
-    return utils.random_model(config, NUMPY, dtype=dtype, seed=seed, scale=scale)
+    return random_models.random_model(config, NUMPY, dtype=dtype, seed=seed, scale=scale)
 
 
 def renumbered(symbols):

@@ -1,16 +1,40 @@
 """Models with random weights: their texts mean nothing, but their times are real."""
 
-from pathlib import Path
+import re
+
+import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and threads, before NumPy
+
+import numpy as np
 
 from backends.backend import Backend
 from checkpoints.folder import CONFIGS, read_config
-from checkpoints.registry import SIZES
+from checkpoints.registry import INCLUDED, SIZES
 from checkpoints.search import locate
 from checkpoints.tokenizer import load_encoder
 from gpt2 import Config, Model
-from utils import build_model, random_weights, require_memory
+from utils import Read, build_model, require_memory
 
-INCLUDED = Path(__file__).resolve().parents[1] / "models" / "17M"  # wherever the user keeps models
+
+def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
+    """Weights of a normal distribution, for build_model; scale: its standard deviation. The texts
+    of such a model mean nothing, but its times are real.
+    """
+    rng, shapes = np.random.default_rng(seed), config.shapes()
+
+    def read(name):
+        noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
+        # layer norms scale by about one
+        return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
+
+    return read
+
+
+def random_model(
+    config: Config, backend: Backend, dtype=np.float32, seed: int = 0, scale: float = 0.02
+) -> Model:
+    """Build a Model with random weights. Raises ValueError if memory does not suffice."""
+    require_memory([config])
+    return build_model(config, random_weights(config, dtype, seed, scale), backend)
 
 
 def random_models(
@@ -42,7 +66,7 @@ class AnyTokens:
     """An encoder for any vocabulary: the included tokenizer's ids modulo n_vocab."""
 
     def __init__(self, n_vocab: int):
-        self.encoder = load_encoder(INCLUDED)
+        self.encoder = load_encoder(INCLUDED / "17M")
         self.n_vocab, self.end_of_text = n_vocab, None
 
     def encode(self, text: str) -> list[int]:
