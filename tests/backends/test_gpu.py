@@ -176,13 +176,13 @@ def test_several_texts_and_heads(cupy, name, error):
     """What else multiplies by the target's weights."""
     found = []
     for backend in (NUMPY, get_backend(name)):
-        model = utils.random_model(CONFIG, backend, scale=0.1)
+        model = random_models.random_model(CONFIG, backend, scale=0.1)
         texts, caches = [[1, 2, 3], [4, 5, 6, 7, 8]], [model.new_cache() for _ in range(2)]
         found.append(list(read_together(model, texts, caches, [1, 2])))
         eagle_config = EagleConfig(**vars(CONFIG) | {"n_embd": 16, "n_layer": 1}, n_hidden=64)
         medusa_config = MedusaConfig(300, 32, 64, 3)
         eagle, medusa = (
-            build_head(config, utils.random_weights(config, scale=0.1), model)
+            build_head(config, random_models.random_weights(config, scale=0.1), model)
             for config in (eagle_config, medusa_config)
         )
         cache = eagle.new_cache()
