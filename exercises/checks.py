@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from exercises import solutions
-from proof import enumerate as enumerate_
+from proof import enumerate as enumeration
 from proof.cases import LOOP_CASES, RULE_CASES, Case
 from proof.command import describe
 from proof.enumerate import Undecidable, branches, distribution, format_row, in_line, take
@@ -171,8 +171,8 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     @wraps(function)  # with its parameters
     def watched(*arguments, **given):
         result = function(*arguments, **given)
-        if enumerate_.current and enumerate_.current.symbolic:
-            enumerate_.current.stop("it draws random numbers of its own, not by sample and accept")
+        if enumeration.current and enumeration.current.symbolic:
+            enumeration.current.stop("it draws random numbers of its own, not by sample and accept")
         return result
 
     results = []

@@ -304,6 +304,14 @@ RIGHT = {
         "block verification": edited(right.speculative_5, ("verify_4", "block_9")),
     },
     "cached_6": {
+        "the draft model reads its last guess": edited(
+            right.cached_6,
+            (
+                "        unread = (ids + text + draft)[len(target_cache.ids) :]",
+                "        draft and draft_model(draft[-1:], draft_cache)\n"
+                "        unread = (ids + text + draft)[len(target_cache.ids) :]",
+            ),
+        ),
         "with a prefill": edited(
             right.cached_6,
             ("text = []", "text = prefill(target, draft_model, ids, target_cache, draft_cache)"),
