@@ -8,9 +8,9 @@ millisecond: work that arrives meanwhile begins 10 to 30 microseconds later. On 
 EPYC, threads that fall asleep at once make plain decoding with the included 17M take 1.2 to 1.7
 times as long (in turns, 120 tokens each).
 
-Where another program wants the cores, it takes one from a thread in the middle of its part, and the
-caller waits for milliseconds. So each call that shares its work enters what that gained or lost
-into an account, and when it is overdrawn the next calls compute alone (`Threads.enter`).
+Another program may take the core of a thread that is in the middle of its part, and the caller then
+waits for milliseconds. So each call that shares its work enters what that gained or lost into an
+account; when it is overdrawn, the next calls compute alone (`Threads.enter`).
 """
 
 import os
@@ -97,11 +97,10 @@ class Bell:
 
 
 def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
-    """Run all work that callers put into `inbox`, without end. Then they ring `bell`, on which this
-    loop spins before it falls asleep.
+    """Do all work that is put into `inbox` before `bell` rings, without end.
 
     Work is (function, start, end, done, done_bell). After function(start, end), None or the error
-    that it raised is put into the queue `done`, on which the caller waits, and done_bell is rung.
+    that it raised is put into the queue `done`, and done_bell is rung.
     """
     while True:
         function, start, end, done, done_bell = bell.get(inbox)  # waits for work
@@ -123,16 +122,15 @@ class Threads:
 
     def __init__(self, n: int):
         self.n = n
-        self.workers: list[tuple] = []
+        self.workers: list[tuple] = []  # for each its inbox, its bell, and one for the caller
         self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
         self.credit = 0.0  # seconds that sharing has gained lately
-        self.alone_until = 0.0  # on `clock`: when to try again
+        self.alone_until = 0.0  # on `clock`: when to share again
 
     def start_workers(self) -> None:
-        """Start self.n - 1 threads and set self.workers: for each thread (queue of its work, Bell
-        that it waits on, Bell on which a caller waits for it). Notes the process in self.process.
-        Raises ValueError if a thread cannot be started.
+        """Start self.n - 1 threads, and set self.workers and self.process. Raises ValueError if a
+        thread cannot be started.
         """
         # n_pauses differs, so that the threads do not ask for the GIL at the same time
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
@@ -141,45 +139,43 @@ class Threads:
                 threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         except RuntimeError as error:  # a limit of threads or memory
             raise ValueError(f"{self.n} threads: {error}; set OMP_NUM_THREADS=1") from None
-        self.process = os.getpid()  # a forked process has another id, and no threads
+        self.process = os.getpid()
 
     def run_on_threads(self, function: Callable, n: int, n_threads: int) -> None:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
         If the threads are busy with another call, or sharing has lost time lately, this thread
         calls function(0, n). When all threads are done, raises an error that the function raised.
         """
-        n_threads = min(n_threads, self.n)
+        n_threads = min(n_threads, self.n, n)  # no range is empty
         # without waiting for the lock: this thread can do the work meanwhile
-        if n_threads == 1 or clock() < self.alone_until or not self.free.acquire(blocking=False):
+        if n_threads <= 1 or clock() < self.alone_until or not self.free.acquire(blocking=False):
             function(0, n)
             return
         try:
-            self.run_ranges(function, *ranges(n, n_threads))
+            self.run_ranges(function, ranges(n, n_threads))
         finally:
             self.free.release()
 
-    def run_ranges(self, function: Callable, caller_range: tuple, *worker_ranges: tuple) -> None:
-        """Call function(start, end) on this thread for caller_range, and on a worker for each of
-        the other ranges; a range is (start, end). When all are done, raises what the function
-        raised.
+    def run_ranges(self, function: Callable, parts: list[tuple[int, int]]) -> None:
+        """Call function(start, end) for each of the parts: on this thread for the first, on a
+        worker for each other. When all are done, raises what the function raised.
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
-        begin = clock()
+        began = clock()
         waiting = []
-        for (start, end), (inbox, bell, done_bell) in zip(worker_ranges, self.workers):
-            if start < end:  # wake no worker for nothing
-                done: SimpleQueue = SimpleQueue()
-                inbox.put((function, start, end, done, done_bell))
-                waiting.append((done_bell, done))
-                bell.ring()
-        cpu_begin = cpu_clock()
+        for (start, end), (inbox, bell, done_bell) in zip(parts[1:], self.workers):
+            done: SimpleQueue = SimpleQueue()
+            inbox.put((function, start, end, done, done_bell))
+            bell.ring()
+            waiting.append((done_bell, done))
+        cpu_began = cpu_clock()
         try:
-            function(*caller_range)
+            function(*parts[0])
         finally:  # wait for all, also after an error: no worker may still be writing
-            part = cpu_clock() - cpu_begin
+            own = cpu_clock() - cpu_began
             errors = [done_bell.get(done) for done_bell, done in waiting]
-            self.enter((1 + len(waiting)) * part - (clock() - begin))
+            self.enter(len(parts) * own - (clock() - began))
         for error in errors:
             if error is not None:
                 raise error
