@@ -6,7 +6,6 @@ No check is statistical: rules and loops are judged by the referee (proof/prove.
 cases, which takes every branch of their random choices.
 """
 
-import inspect
 import itertools
 from collections.abc import Callable, Sequence
 from copy import deepcopy
@@ -18,9 +17,10 @@ import numpy as np
 from exercises import solutions
 from proof import enumerate as enumeration
 from proof.cases import LOOP_CASES, RULE_CASES, Case
-from proof.command import describe
 from proof.enumerate import Undecidable, branches, distribution, format_row, in_line, take
-from proof.prove import TOLERANCE, prove, round_of, tokens_of
+from proof.forms import round_of, tokens_of
+from proof.prove import TOLERANCE, prove
+from proof.words import describe
 from sampling import SamplingParams
 
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
@@ -50,11 +50,6 @@ def require(condition: Any, problem: str) -> None:
         raise WrongAnswer(problem)
 
 
-def file_of(answer: Callable) -> str | None:
-    """The file whose lines are counted, so that an endless loop in it ends."""
-    return getattr(getattr(inspect.unwrap(answer), "__code__", None), "co_filename", None)
-
-
 # ---------------------------------------------------------------- without chance
 
 
@@ -63,7 +58,7 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
     rounding of float32, and leaves its arguments as they are.
     """
     own = deepcopy(arguments)
-    found, _ = take(lambda branch: answer(*own), (), file_of(answer))
+    found, _ = take(lambda branch: answer(*own))
     values = ", ".join(format_row(a) if np.ndim(a) else f"{a:g}" for a in arguments)
     call = f"{answer.__name__}({values})" if hasattr(answer, "__name__") else f"it of {values}"
     try:
@@ -118,7 +113,7 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
         return tokens_of([token], len(p), rng.stop)[0], not is_draft
 
     found = np.zeros((2, len(p)))
-    for outcome, branch in branches(run, file_of(answer)):
+    for outcome, branch in branches(run):
         if outcome:
             token, is_replacement = outcome
             found[int(is_replacement), token] += branch.probability

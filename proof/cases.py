@@ -1,14 +1,16 @@
-"""The cases on which every verdict rests: one list for rules, one for loops.
+"""The cases on which every verdict rests: a list for rules, for loops, for trees and for batches.
 
 A model is a function from the new text, a tuple of tokens, to the distribution of the next token.
 The cases are small, so that every branch can be taken, and have what a wrong rule gets away with
 elsewhere: zeros in p and in q, rows with all mass on one token, equal rows, rows that depend on the
-whole text, replacements for which several tokens are possible, rounds that end at a draft.
+whole text, replacements for which several tokens are possible, rounds that end at a draft. One,
+WIDE, is too large for that, and is judged by real runs.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,9 @@ from numpy.random import PCG64, Generator, SeedSequence  # the real ones, whatev
 
 Text = tuple[int, ...]
 Model = Callable[[Text], np.ndarray]  # text -> [n_vocab]
+
+
+ToProbs = Callable[[np.ndarray], np.ndarray]  # [n_vocab] -> [n_vocab]
 
 
 @dataclass(frozen=True)
@@ -26,6 +31,14 @@ class Case:
     n_tokens: of a text. For a rule it is that of `rounds` rounds in which all are accepted
     prompt, end: of a loop; the token `end` ends a text
     dtype: of the rows that a rule or loop is given
+    to_probs: what the function does with each row before it samples; the models give raw rows
+    parents: of a tree, the index of each drafted token's parent, or -1 for the end of the text
+    replaced: whether a tree may draft a token twice after one parent (sampling with replacement)
+    greedy: whether the tokens of a tree are the likeliest ones, not sampled: q is one-hot
+    rows: of a batch, the case of each row. Its text is that of the first row, then of the second;
+        a row that ends early is completed by its target
+    seen: of a case that is too large to enumerate, what counts of a text: at the places seen[0],
+        the class of the token, seen[1][token]. Its rows depend on the length of a text only
     """
 
     name: str
@@ -37,10 +50,79 @@ class Case:
     end: int | None = None
     rounds: int | None = None
     dtype: type = float
+    to_probs: ToProbs = np.asarray
+    parents: Text = ()
+    replaced: bool = True
+    greedy: bool = False
+    rows: tuple["Case", ...] = ()
+    seen: tuple[Text, Text] | None = None
 
     @property
     def n_vocab(self) -> int:
         return len(self.target(()))
+
+    def p(self, text: Text) -> np.ndarray:  # -> [n_vocab]
+        """The distribution from which the target samples the token after a text."""
+        return self.to_probs(self.target(text))
+
+    def q(self, text: Text) -> np.ndarray:  # -> [n_vocab]
+        """The distribution from which the draft model samples the token after a text."""
+        return self.to_probs(self.draft_model(text))
+
+    def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
+        """The distribution from which a tree drafts one more token after a text, beside others."""
+        q = np.array(self.q(text))
+        if not self.replaced:
+            q[elders] = 0
+            q /= q.sum()
+        return np.eye(len(q))[q.argmax()] if self.greedy else q
+
+    def law(self) -> dict[Text, float]:
+        """The right distribution of what counts of a text, {text: probability}."""
+        if not self.seen:
+            return complete({(): 1.0}, self.p, self.n_tokens, self.end)
+        masses = []  # [place][class]
+        for place in self.seen[0]:
+            p = self.p((0,) * place)
+            masses.append(np.bincount(self.seen[1], p / p.sum()))
+        outcomes = product(*(range(len(mass)) for mass in masses))
+        return {
+            outcome: float(np.prod([mass[c] for mass, c in zip(masses, outcome)]))
+            for outcome in outcomes
+        }
+
+    def what_counts(self, text: Text) -> Text:
+        """What counts of a text that was completed."""
+        if not self.seen:
+            return text[: self.n_tokens]
+        return tuple(self.seen[1][text[place]] for place in self.seen[0])
+
+
+def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:
+    """What samplers do to a row before they sample, in this order: temperature, 0 for the likeliest
+    token; the top_k likeliest tokens, 0 for all; the fewest tokens whose sum is top_p. Raises
+    ValueError for a setting that is none.
+    """
+    for name, value, expected, is_right in (
+        ("temperature", temperature, "0 or more", temperature >= 0),
+        ("top_k", top_k, "0 or more", top_k >= 0),
+        ("top_p", top_p, "more than 0, at most 1", 0 < top_p <= 1),
+    ):
+        if not is_right:
+            raise ValueError(f"--{name} {value}: expected {expected}")
+
+    def to_probs(row: np.ndarray) -> np.ndarray:
+        order = np.argsort(-row, kind="stable")
+        if temperature == 0:
+            return np.eye(len(row))[order[0]]
+        p = (row / row.max()) ** (1 / temperature)
+        if top_k:
+            p[order[top_k:]] = 0
+        p /= p.sum()
+        p[order[1:][p[order].cumsum()[:-1] >= top_p]] = 0
+        return p / p.sum()
+
+    return to_probs
 
 
 # ---------------------------------------------------------------- models
@@ -82,6 +164,7 @@ def at_times_certain(text: Text) -> np.ndarray:
 P, Q, BONUS = [0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.2, 0.3, 0.5]
 nearly_equal = rows([0.495, 0.2525, 0.2525], [0.9, 0.09 - 2**-11, 0.01 + 2**-11])
 P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
+Q_OF_2 = rows([0.3, 0.7], [0.8, 0.2])
 P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
 
 
@@ -91,6 +174,7 @@ def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dt
 
 RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 1", rows(P, BONUS), rows(Q), 1),
+    rule_case("K = 0", rows(P), rows(Q), 0),
     rule_case("p = q", rows(P, BONUS, P), rows(P, BONUS), 2),
     rule_case("zeros in p", rows([0, 0.5, 0.5], BONUS, P), rows(Q, [0.5, 0.5, 0]), 2),
     rule_case("zeros in q", rows(P, BONUS, P), rows([0.25, 0.75, 0], [0, 0.3, 0.7]), 2),
@@ -114,6 +198,8 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 5, no zeros", random_model(15, 2), random_model(16, 2), 5),
     rule_case("K = 5", random_model(5, 2), at_times_certain, 5),
     rule_case("K = 5, three tokens", random_model(7), random_model(8, 3, 1), 5),
+    rule_case("K = 6", at_times_certain, random_model(5, 2), 6),
+    rule_case("eight tokens", random_model(21, 8), random_model(22, 8, 2), 1),
 ]
 
 LOOP_CASES = [
@@ -124,7 +210,7 @@ LOOP_CASES = [
     Case("float32", random_model(1), random_model(2), 2, 3, dtype=np.float32),
     Case("zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2, 3),
     Case("one-hot q", random_model(5), counting(1), 3, 4),
-    Case("temperature 0, right drafts", counting(1), counting(1), 3, 9),
+    Case("temperature 0, right drafts", counting(1), counting(1), 3, 10),
     Case("temperature 0, wrong drafts", counting(1), counting(2), 3, 5),
     Case("temperature 0, sampled drafts", counting(1), random_model(2), 2, 3),
     Case("five tokens", random_model(3, 5), random_model(4, 5), 2, 2, (4, 3, 4)),
@@ -134,7 +220,91 @@ LOOP_CASES = [
     Case("K = 4, two tokens", random_model(1), random_model(2), 4, 2),
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
+    Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
+    Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
 ]
+
+
+def tree_case(
+    name: str, target: Model, draft_model: Model, parents: Text, replaced=True, greedy=False
+) -> Case:
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(1 + depths[parent] if parent >= 0 else 1)
+    depth = max(depths, default=0)
+    case = Case(name, target, draft_model, depth, depth + 1, (), parents=parents)
+    return replace(case, replaced=replaced, greedy=greedy)
+
+
+SMALL_TREE = (-1, -1, 0, 0, 1)  # two candidates; two after the first of them, one after the other
+TREE_CASES = [
+    tree_case("one candidate", rows(P, BONUS), rows(Q), (-1,)),
+    tree_case("no candidate", rows(P), rows(Q), ()),
+    tree_case("two candidates, with replacement", rows(P, BONUS), rows(Q), (-1, -1)),
+    tree_case("two candidates, without", rows(P, BONUS), rows(Q), (-1, -1), False),
+    tree_case("p = q", rows(P, BONUS), rows(P), (-1, -1)),
+    tree_case("all tokens are candidates", rows(P2, BONUS), rows(Q1), (-1, -1, -1), False),
+    tree_case("three candidates", random_model(3, 4, 1), random_model(4, 4), (-1, -1, -1)),
+    tree_case("one-hot q", rows(P, BONUS), rows(Q), (-1,), True, True),
+    tree_case("the likeliest tokens", rows(P, BONUS, P2), rows(P2, Q1), SMALL_TREE, False, True),
+    tree_case("temperature 0", counting(1), random_model(2), (-1, -1, 0), False),
+    tree_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), (-1, -1)),
+    tree_case("a chain", random_model(1), random_model(2), (-1, 0)),
+    tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), False),
+    tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
+    tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, False),
+]
+
+
+def batch_case(name: str, *cases: Case) -> Case:
+    """Rows beside each other, in which as many tokens are drafted, from as many tokens."""
+    n = cases[0].n_tokens
+    of_row = lambda text: (cases[min(len(text) // n, len(cases) - 1)], text[len(text) // n * n :])
+
+    def target(text: Text) -> np.ndarray:
+        case, own = of_row(text)
+        return case.target(own)
+
+    return replace(cases[0], name=name, target=target, n_tokens=n * len(cases), rows=cases)
+
+
+def row_case(target: Model, draft_model: Model, K: int = 1) -> Case:
+    return rule_case("a row", target, draft_model, K)
+
+
+BATCH_CASES = [  # besides RULE_CASES, in batches of one
+    batch_case("two rows", row_case(rows(P, BONUS), rows(Q)), row_case(rows(P2, P), rows(Q2))),
+    batch_case(
+        "one row accepts, one rejects",
+        row_case(rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.5, 0.5])),
+        row_case(rows(P4, Q4), rows(P4)),
+    ),
+    batch_case("two rows, K = 2", *(row_case(random_model(n, 2), Q_OF_2, 2) for n in (1, 2))),
+    batch_case("three rows", *(row_case(random_model(n, 2), Q_OF_2) for n in (3, 4, 5))),
+]
+
+# 200 tokens: five heavy ones, with large numbers, five of medium weight, and rare ones, less likely
+# than 1e-3; a round of eight seldom ends early
+HEAVY, MEDIUM = [199, 130, 60, 7, 150], [198, 3, 77, 129, 11]
+CLASSES = np.full(200, 2)
+CLASSES[HEAVY], CLASSES[MEDIUM] = 0, 1
+
+
+def of_classes(heavy: float, medium: float, rare: float) -> np.ndarray:  # -> [200]
+    """A distribution with these masses of the three classes, evenly within each."""
+    return np.array([heavy / 5, medium / 5, rare / 190])[CLASSES]
+
+
+WIDE = replace(
+    rule_case(
+        "200 tokens, K = 8",
+        rows(of_classes(0.7, 0.24, 0.06), of_classes(0.5, 0.45, 0.05)),
+        rows(of_classes(0.65, 0.25, 0.1), of_classes(0.55, 0.38, 0.07)),
+        8,
+    ),
+    seen=((0, 5, 8), tuple(CLASSES.tolist())),
+)
+WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
 
 
 # ---------------------------------------------------------------- right answers
@@ -168,11 +338,13 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
     tokens, uses no others, and adds one token (Sun et al. 2024).
     """
+    if case.rows:
+        return sum(drafts_kept(row, block) for row in case.rows)
     if n_rounds == case.rounds or len(text) >= case.n_tokens or case.end in text:
         return 0.0
     k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)
     kept = 0.0
-    for tokens, probability in round_law(case.target, case.draft_model, text, k, block):
+    for tokens, probability in round_law(case.p, case.q, text, k, block):
         if case.end in tokens:
             tokens = tokens[: tokens.index(case.end) + 1]
         later = drafts_kept(case, block, text + tokens, n_rounds + 1)

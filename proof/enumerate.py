@@ -6,28 +6,48 @@ changes the last choice that has an option left, so the runs are a walk through 
 Nothing is estimated: the error is that of adding floats.
 """
 
-import sys
+import math
+import signal
+import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from sys import settrace  # the real one, whatever noise.py does
+from time import monotonic
 from typing import Any, NoReturn
 
 import numpy as np
 
-MOST_CHOICES = 300  # of one run
-MOST_STEPS = 200_000  # of the interpreter, in the examined file, in one run
+MOST_CHOICES = 10_000  # of one run
+MOST_SECONDS = 10.0  # of one run
+MANY_CHOICES = 40  # after so many, a branch that is less likely than LEFT_OUT is not taken further
+LEFT_OUT = 1e-12
 NEVER = 1e-14  # an option of this probability, or less, is rounding
 RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding
 STATE = "it does something else when it runs again: it keeps state, or has a hidden random source"
+TOO_LONG = "one run takes too long: it does not end"
+TOO_MANY = "too many random choices to take every branch"
+NO_TIME = "the time is up"
 
 
 class Undecidable(BaseException):
     """Says what stands in the way of a verdict. No `except Exception` of the examined code catches
     it.
     """
+
+
+class Impossible(Undecidable):
+    """Says what a run gave that no right one can give, such as a token outside the vocabulary."""
+
+
+class OutOfTime(Undecidable):
+    """Says that the time for a verdict is up."""
+
+
+class LeftOut(BaseException):
+    """Ends a branch that is long and unlikely, such as one of a loop that ends only by chance."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +76,13 @@ class Branch:
     script: Sequence[Choice] = ()
     choices: list[Choice] = field(default_factory=list)
     probability: float = 1.0
-    problem: str = ""
+    problem: Undecidable | None = None
     symbolic: bool = False  # whether there were symbolic numbers (noise.py)
 
-    def stop(self, problem: str) -> NoReturn:
-        """Raise Undecidable, and remember it: the examined code may have a bare `except`."""
-        self.problem = self.problem or in_line(problem)
-        raise Undecidable(self.problem)
+    def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
+        """Raise kind(problem), and remember it: the examined code may have a bare `except`."""
+        self.problem = self.problem or kind(in_line(problem))
+        raise self.problem
 
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Choose an index in proportion to the weights. The label tells a reader what it was."""
@@ -70,9 +90,11 @@ class Branch:
         total, n_made = sum(numbers), len(self.choices)
         if not 0 < total < np.inf or min(numbers) < 0:  # NaN, too
             self.stop(f"a choice among {format_row(numbers)}: expected probabilities")
-        normalised = tuple(weight / total for weight in numbers)
         if n_made == MOST_CHOICES:
             self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it may not end")
+        if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
+            raise LeftOut
+        normalised = tuple(weight / total for weight in numbers)
         if n_made < len(self.script):  # the runs before came here, too, and had the same choice
             choice = self.script[n_made]
             if choice.weights != normalised:
@@ -104,96 +126,79 @@ class Branch:
         return self.choose([r, 1 - r], "coin") == 0
 
 
+@dataclass
 class RealBranch(Branch):
     """A run with real random numbers: choices are made, not taken in turn."""
 
-    rng = np.random.default_rng()
+    rng: np.random.Generator = field(default_factory=np.random.default_rng)
+    n_made: int = 0
 
     def choose(self, weights: Iterable[float], label: str) -> int:
+        self.n_made += 1
+        if self.n_made > MOST_CHOICES:
+            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it may not end")
         cumulative = np.cumsum(np.asarray(weights, float))
         return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
 
-def to_row(numbers: Any) -> np.ndarray | None:
-    """Convert what the examined code gave to a row of floats; None if that cannot be done."""
-    try:
-        row = np.asarray(numbers, float)
-        return row if row.ndim == 1 else None
-    except (TypeError, ValueError):
-        return None
-
-
-def format_row(row: Any) -> str:
-    """Format numbers in four digits, "[0.5, 0.3333]"; anything else as Python prints it."""
-    numbers = to_row(row)
-    return f"{row!r}" if numbers is None else f"[{', '.join(f'{x:.4g}' for x in numbers)}]"
-
+# ---------------------------------------------------------------- every branch
 
 current: Branch | None = None  # of the run in progress, for symbolic numbers (noise.py)
 
 
-def take(run: Callable[[Branch], Hashable], script: Sequence[Choice], file: str | None = None):
+def take(
+    run: Callable[[Branch], Hashable],
+    script: Sequence[Choice] = (),
+    deadline: float = math.inf,
+) -> tuple[Any, Branch]:
     """Run one branch. Returns (outcome, branch); the outcome is None where rounding, which has led
-    to a branch that never occurs, raised an error.
+    to a branch that never occurs, raised an error, and where the branch was left out.
+
+    deadline: a time of time.monotonic, at which it is stopped
+    Raises Undecidable if it raises anything, or takes too long.
     """
     global current
-    branch, traced = Branch(script), sys.gettrace()
-    n_steps = 0
-
-    def count_steps(frame, event, argument):
-        nonlocal n_steps
-        n_steps += 1
-        if n_steps > MOST_STEPS:
-            branch.stop(f"more than {MOST_STEPS:,} steps in one run: it does not end")
-        return count_steps
-
-    def trace_calls(frame, event, argument):
-        if frame.f_code.co_filename == file:
-            frame.f_trace_opcodes = True  # `while True: pass` has one line, which never ends
-            return count_steps
-
-    outer, current = current, branch
+    branch, outer, outcome = Branch(script), current, None
+    current = branch
     try:
-        if file:
-            settrace(trace_calls)
-        outcome = run(branch)
+        with ended_by(deadline):
+            outcome = run(branch)
+    except LeftOut:
+        pass
     except (Undecidable, KeyboardInterrupt):
         raise
     except BaseException as error:
         if branch.probability > RARE and not branch.problem:
-            branch.problem = f"it raised {describe_error(error, file)}"
-            if branch.symbolic and isinstance(error, TypeError):
-                branch.problem += "; its random numbers are symbolic, and may not be followed there"
-        outcome = None
+            hint = "; its random numbers are symbolic, and may not be followed there"
+            symbolic = branch.symbolic and isinstance(error, (TypeError, RuntimeError))
+            branch.problem = Undecidable(f"it raised {describe_error(error)}{hint * symbolic}")
     finally:
         current = outer
-        if file:
-            settrace(traced)
     if branch.problem:
-        raise Undecidable(branch.problem)
+        raise branch.problem
     return outcome, branch
 
 
 def branches(
-    run: Callable[[Branch], Hashable], file: str | None = None, most: int = 2_000_000
+    run: Callable[[Branch], Hashable], most: int = 2_000_000, deadline: float = math.inf
 ) -> Iterator[tuple[Any, Branch]]:
-    """Yield (outcome, Branch) of every branch of a run, depth first.
+    """Yield (outcome, Branch) of every branch of a run, depth first, as `take` returns them.
 
     run: makes every random choice with the Branch that it is given
-    file: whose steps are counted, so that an endless loop ends
     most: choices of all runs together
+    deadline: a time of time.monotonic, at which it is stopped
     Raises Undecidable if a run raises, does not end, or does something else the next time.
     """
     script: Sequence[Choice] = ()
     for n in count():
-        outcome, branch = take(run, script, file)
+        outcome, branch = take(run, script, deadline)
         for _ in range(4 if n < 10 else n % 10 == 0):
-            again = take(run, script, file)
+            again = take(run, script, deadline)
             if (again[0], again[1].choices) != (outcome, branch.choices):
                 raise Undecidable(STATE)
         most -= len(branch.choices)
         if most < 0:
-            raise Undecidable("too many random choices to take every branch")
+            raise Undecidable(TOO_MANY)
         yield outcome, branch
         script = next_script(branch.choices)
         if not script:
@@ -207,6 +212,38 @@ def next_script(choices: Sequence[Choice]) -> list[Choice]:
         if choice.position + 1 < len(choice.options):
             return [*choices[:n], replace(choice, position=choice.position + 1)]
     return []
+
+
+@contextmanager
+def ended_by(deadline: float) -> Iterator[None]:
+    """Context manager: raise Undecidable in the run inside after MOST_SECONDS, or at the deadline,
+    a time of time.monotonic; and again, each tenth of a second, until it ends. It reaches a loop in
+    any file, and a sleep; not code in C that does not return, other threads than the first, or
+    Windows.
+    """
+    seconds = min(MOST_SECONDS, deadline - monotonic())
+    if seconds <= 0:
+        raise OutOfTime(NO_TIME)
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not MAIN_THREAD:
+        yield
+        return
+
+    def stop(*_: Any) -> NoReturn:
+        raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
+
+    handler = signal.signal(signal.SIGALRM, stop)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, handler)
+
+
+MAIN_THREAD = threading.main_thread()
+
+
+# ---------------------------------------------------------------- distributions
 
 
 def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:
@@ -231,15 +268,41 @@ def total_variation(first: dict, second: dict) -> float:
     return sum(abs(first.get(key, 0.0) - second.get(key, 0.0)) for key in keys) / 2
 
 
-def describe_error(error: BaseException, file: str | None) -> str:
-    """An exception in one line, with the last line of the file that it passed."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+# ---------------------------------------------------------------- in words
+
+
+def to_row(numbers: Any) -> np.ndarray | None:
+    """Convert what the examined code gave to a row of floats; None if that cannot be done."""
+    try:
+        row = np.asarray(numbers, float)
+        return row if row.ndim == 1 else None
+    except (TypeError, ValueError):
+        return None
+
+
+def format_row(row: Any) -> str:
+    """Format numbers in four digits, "[0.5, 0.3333]"; anything else as Python prints it."""
+    numbers = to_row(row)
+    return f"{row!r}" if numbers is None else f"[{', '.join(f'{x:.4g}' for x in numbers)}]"
+
+
+def describe_error(error: BaseException) -> str:
+    """An exception in one line, with the last line of code that it passed outside this folder,
+    Python's library and installed packages, if there is one.
+    """
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_theirs(f.filename)]
     where = f" in line {frames[-1].lineno}, {frames[-1].line}" if frames else ""
     try:
         message = str(error)
     except Exception:
         message = "(without a readable message)"
     return in_line(f"{type(error).__name__}: {message}{where}")
+
+
+def is_theirs(file: str) -> bool:
+    """Whether a file is that of the examined code."""
+    folders = (__file__.rpartition("enumerate")[0], traceback.__file__.rpartition("traceback")[0])
+    return not (file.startswith((*folders, "<")) or "site-packages" in file)
 
 
 def in_line(text: str) -> str:

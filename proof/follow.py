@@ -4,14 +4,12 @@ import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 
-import proof as package
-from proof import noise
-from proof.enumerate import Undecidable
+from . import noise
+from .enumerate import Undecidable
 
 
 @contextmanager
@@ -22,9 +20,8 @@ def followed() -> Iterator[None]:
     """
     found = list(noise.replacements())
     if torch := sys.modules.get("torch"):
-        # the program may have a module `proof`, too
-        noise_torch = getattr(package, "noise_torch", None)
-        noise_torch = noise_torch or import_module(".noise_torch", __package__)
+        from . import noise_torch
+
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
         found += noise_torch.replacements()
     originals = [(owner, name, getattr(owner, name)) for owner, name, _ in found]

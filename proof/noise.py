@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from proof import enumerate as enumeration
-from proof.enumerate import STATE, Branch, format_row
+from . import enumerate as enumeration
+from .enumerate import STATE, Branch, format_row
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
 MOST_NUMBERS = 100  # among which a whole number is chosen: a branch for each

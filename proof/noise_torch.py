@@ -1,8 +1,9 @@
 """Symbolic random numbers in torch: a tensor of Numbers, which NumPy's arrays of objects compute.
 
-A Noise is a torch.Tensor of NaN with `cells` beside it, an array of Numbers of the same shape. What
-only moves elements is done by torch itself, the rest by NumPy, to the cells. Tensors that share
-memory share cells, so what is changed in place is changed in all of them.
+A Noise is a torch.Tensor without memory: whatever would read it, such as compiled code, raises an
+error. Its numbers are in `store`, and `places`, an ordinary tensor of its shape, says where. What
+only moves elements is done by torch itself, to `places`; the rest by NumPy, to the numbers. Views
+have the same store, so what is changed in place is changed in all of them.
 """
 
 import operator
@@ -13,22 +14,108 @@ import numpy as np
 import torch
 from numpy.lib.stride_tricks import as_strided
 
-from proof import enumerate as enumeration
-from proof.noise import Number, Source, branch, draw, fill, pick, whole
+from . import enumerate as enumeration
+from .noise import Number, Source, branch, draw, fill, pick, whole
 
+
+class Noise(torch.Tensor):
+    """A tensor of symbolic numbers, and of other numbers among them.
+
+    store: [n], all numbers of what it is a view of
+    places: as a view of torch.arange(n) it has the shape and layout of this tensor
+    """
+
+    store: np.ndarray
+    places: torch.Tensor
+
+    @staticmethod
+    def __new__(cls, store: np.ndarray, places: torch.Tensor, dtype: torch.dtype) -> "Noise":
+        noise = torch.Tensor._make_wrapper_subclass(
+            cls, places.shape, strides=places.stride(), dtype=dtype
+        )
+        noise.store, noise.places = store, places
+        return noise
+
+    @property
+    def cells(self) -> np.ndarray:
+        """Its numbers, an array that shares their memory."""
+        places = self.places
+        steps = [n * self.store.itemsize for n in places.stride()]
+        return as_strided(self.store[places.storage_offset() :], places.shape, steps)
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return follow(function, args, kwargs or {})
+
+    @classmethod
+    def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
+        branch().stop(f"{function} reads random numbers, which is not followed")
+
+
+Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: follow(f, a, k or {}))
+
+
+def noise_of(cells: Any, dtype: torch.dtype, like: torch.Tensor | None = None) -> Any:
+    """A tensor of an array of numbers: a Noise if there are Numbers in it.
+
+    like: a tensor of the same shape and of the wanted layout
+    """
+    cells = np.asarray(cells)
+    if cells.dtype != object:
+        return REAL["from_numpy"](np.array(cells))
+    places = torch.empty(cells.shape) if like is None else torch.empty_like(like)
+    places = places.long().copy_(torch.arange(cells.size).reshape(cells.shape))
+    return own_store(cells.ravel(), places, dtype)
+
+
+def own_store(store: np.ndarray, places: torch.Tensor, dtype: torch.dtype) -> Noise:
+    """A Noise of a copy of numbers. places: where each of its numbers is in `store`, in a memory of
+    their own.
+    """
+    memory = torch.empty(0, dtype=places.dtype).set_(places.untyped_storage())
+    used = np.zeros(len(memory), object)
+    used[:] = store[memory.clamp(0, len(store) - 1).numpy()]
+    memory.copy_(torch.arange(len(memory)))
+    return Noise(used, places, dtype)
+
+
+def put(tensor: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
+    """tensor[key] = value, random numbers, in place: an ordinary tensor becomes a Noise, and so
+    does the one of which it is a view; undecidable if others share its memory, which would not
+    learn of it.
+    """
+    if not isinstance(tensor, Noise):
+        base = tensor if tensor._base is None else tensor._base
+        memory = tensor.untyped_storage()
+        known = 1 if base is tensor else 2
+        if torch._C._storage_Use_Count(memory._cdata) > known + 1:  # one is `memory`
+            branch().stop("random numbers are written into a tensor that shares its memory")
+        numbers = torch.empty(0, dtype=tensor.dtype).set_(memory)
+        store, places = np.array(numbers.tolist() + [None], object)[:-1], torch.arange(len(numbers))
+        del memory, numbers
+        for one in (tensor, base)[:known]:
+            layout = one.size(), one.stride(), one.storage_offset()
+            torch.utils.swap_tensors(one, Noise(store, places.as_strided(*layout), one.dtype))
+    tensor.cells[key] = value
+    return tensor
+
+
+# ---------------------------------------------------------------- what is followed
+
+# what torch does to `places`: it only moves elements
 MOVES = set(
-    "view reshape unsqueeze squeeze getitem expand expand_as view_as flatten transpose permute t "
-    "narrow select index_select gather repeat repeat_interleave unbind split chunk flip contiguous "
-    "clone swapaxes movedim T mT".split()
+    "view reshape unsqueeze squeeze __getitem__ expand expand_as view_as flatten transpose permute "
+    "t narrow select index_select gather repeat repeat_interleave unbind split chunk flip "
+    "contiguous clone swapaxes movedim take_along_dim".split()
 )
-KEEPS = set("to float double half bfloat16 cpu detach type type_as requires_grad".split())
-PLAIN = set(
-    "dim size numel stride len is_contiguous ndimension is_floating_point hash element_size "
-    "is_complex nelement get_device".split()
+# of another type, or in another place: elements stay where they are
+CONVERSIONS = set("to float double half bfloat16 cpu detach type type_as requires_grad_".split())
+# what it is, not what is in it
+FACTS = set(
+    "dim size numel stride __len__ is_contiguous ndimension is_floating_point __hash__ nelement "
+    "element_size is_complex get_device shape dtype device ndim layout requires_grad is_cuda "
+    "is_sparse".split()
 )
-PROPERTIES = set("shape dtype device ndim layout requires_grad is_cuda is_sparse".split())
-RAW: dict[str, Callable] = {"item": lambda x: x.item(), "tolist": lambda x: x.tolist()}
-RAW |= dict.fromkeys(("numpy", "array"), lambda x: x)
 
 
 def clamp(x, min=None, max=None):  # noqa: A002
@@ -36,84 +123,133 @@ def clamp(x, min=None, max=None):  # noqa: A002
     return x if max is None else np.minimum(x, max)
 
 
-def argmax(x, dim=None, keepdim=False):
-    return np.argmax(x, axis=dim, keepdims=keepdim)
+def searchsorted(sorted_sequence, values, right=False, side="left", **_):
+    side = "right" if right else side
+    rows = np.asarray(sorted_sequence).reshape(-1, np.shape(sorted_sequence)[-1])
+    cells = np.asarray(values, object).reshape(len(rows), -1)
+    found = [[np.searchsorted(row.astype(object), x, side) for x in xs] for row, xs in zip(rows, cells)]
+    return np.array(found).reshape(np.shape(values))
 
 
-def argmin(x, dim=None, keepdim=False):
-    return np.argmin(x, axis=dim, keepdims=keepdim)
+def by_axis(function: Callable) -> Callable:
+    return lambda x, dim=None, keepdim=False: function(x, axis=dim, keepdims=keepdim)
 
 
-OF_TWO = {name: getattr(operator, name) for name in "lt le gt ge eq ne add sub mul pow".split()}
-OF_TWO |= {"less": operator.lt, "less_equal": operator.le, "greater": operator.gt}
-OF_TWO |= {"greater_equal": operator.ge, "subtract": operator.sub, "multiply": operator.mul}
-OF_TWO |= dict.fromkeys(("div", "truediv", "true_divide", "divide"), operator.truediv)
-CELLS: dict[str, Callable] = {  # {name in torch: the same for arrays of Numbers}
-    **OF_TWO,
-    **{f"r{name}": lambda a, b, f=f: f(b, a) for name, f in OF_TWO.items()},  # rsub, rdiv
+def joined(function: Callable) -> Callable:
+    return lambda parts, dim=0: function([cells_of(x) for x in parts], axis=dim)
+
+
+OPERATORS = "lt le gt ge eq ne add sub mul pow truediv".split()
+# {a function of torch: the same for NumPy's arrays of Numbers}
+CELLS: dict[str, Callable] = {
+    **{f"__{name}__": getattr(operator, name) for name in OPERATORS},
+    **{f"__r{n}__": lambda a, b, f=getattr(operator, n): f(b, a) for n in OPERATORS[6:]},
+    "__rdiv__": lambda a, b: b / a,
+    "__neg__": np.negative,
+    **{name: getattr(operator, name) for name in OPERATORS[:-1]},
+    "less": operator.lt, "less_equal": operator.le,
+    "greater": operator.gt, "greater_equal": operator.ge,
+    "subtract": operator.sub, "multiply": operator.mul,
+    **dict.fromkeys(("div", "true_divide", "divide"), operator.truediv),
+    "rsub": lambda a, b: b - a,
     **{name: getattr(np, name) for name in "log exp log1p sqrt negative maximum minimum".split()},
     "neg": np.negative,
     "reciprocal": lambda x: 1.0 / x,
-    "clamp": clamp,
-    "clip": clamp,
+    **dict.fromkeys(("clamp", "clip"), clamp),
     "clamp_min": np.maximum,
     "clamp_max": np.minimum,
-    "argmax": argmax,
-    "argmin": argmin,
+    "argmax": by_axis(np.argmax),
+    "argmin": by_axis(np.argmin),
+    "where": np.where,
+    "searchsorted": searchsorted,
+    **dict.fromkeys(("cat", "concat", "concatenate"), joined(np.concatenate)),
+    "stack": joined(np.stack),
+}  # fmt: skip
+READS: dict[str, Callable] = {  # what leaves torch
+    "item": lambda x: x.item(),
+    "tolist": lambda x: x.tolist(),
+    **{f"__{kind.__name__}__": lambda x, kind=kind: kind(x.item()) for kind in (int, float, bool)},
+    **dict.fromkeys(("numpy", "__array__"), lambda x, *_: x),
 }
 
 
-class Noise(torch.Tensor):
-    """A tensor of symbolic numbers. store: those of its memory, which views of it have, too"""
-
-    store: np.ndarray  # [n_numbers]
-
-    @property
-    def cells(self) -> np.ndarray:
+def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
+    """Do what a function of torch does, where random numbers are among its arguments."""
+    name = function.__name__
+    if name in ("__get__", "__set__"):  # of a property
+        name = function.__self__.__name__ if name == "__get__" else name
+    if name in FACTS:
         with torch._C.DisableTorchFunctionSubclass():
-            shape, stride, begin = self.shape, self.stride(), self.storage_offset()
-        return as_strided(self.store[begin:], shape, [n * self.store.itemsize for n in stride])
+            return function(*args, **kwargs)
+    first = args[0] if args else None
+    if name == "__setitem__" or name == "copy_":
+        key, value = args[1:] if name == "__setitem__" else (..., args[1])
+        return put(first, index_of(key), cells_of(value))
+    if isinstance(first, Noise) and name in MOVES:
+        return moved(first, function, args[1:], kwargs)
+    if isinstance(first, Noise) and name in CONVERSIONS:
+        return converted(first, function, args[1:], kwargs)
+    if isinstance(first, Noise) and name in READS:
+        return READS[name](first.cells)
+    if isinstance(first, Noise) and name == "__iter__":
+        return iter(first.unbind())
+    if name in ("T", "mT") and isinstance(first, Noise):
+        return moved(first, lambda x: getattr(x, name), (), {})
+    if "out" not in kwargs:
+        in_place = name.startswith("__i") or name.endswith("_") and not name.endswith("__")
+        plain = name.removeprefix("__i").removesuffix("_") if in_place else name
+        plain = plain.rstrip("_") if in_place else plain
+        if plain in CELLS:
+            return computed(plain, args, kwargs, in_place)
+    branch().stop(f"torch.{name.strip('_')} of random numbers is not followed")
 
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return follow(function, args, kwargs or {})
 
-
-Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: follow(f, a, k or {}))
-
-
-def noise_of(cells: Any, like: torch.Tensor) -> Any:
-    """A tensor of an array of numbers: a Noise if there are Numbers in it. Its layout is that of
-    `like`, a new tensor that it takes the place of: what is a view of it depends on that.
-    """
+def computed(name: str, args: tuple, kwargs: dict, in_place: bool) -> Any:
+    """What NumPy computes from the numbers of tensors."""
+    try:
+        cells = CELLS[name](*map(cells_of, args), **{k: cells_of(x) for k, x in kwargs.items()})
+    except TypeError:
+        branch().stop(f"torch.{name.strip('_')} with these arguments is not followed")
     cells = np.asarray(cells)
-    if cells.dtype != object:
-        return torch.from_numpy(np.ascontiguousarray(cells).reshape(cells.shape))
+    if in_place:
+        return put(args[0], ..., cells)
+    tensors = [x for x in args if isinstance(x, torch.Tensor)]
+    like = next((x for x in tensors if x.shape == cells.shape), None)
+    dtype = tensors[0].dtype if tensors else torch.get_default_dtype()
+    for x in tensors:
+        if isinstance(x, Noise):
+            dtype = x.dtype
+    return noise_of(cells, dtype, like.places if isinstance(like, Noise) else like)
+
+
+def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """What a function that moves elements returns: views of `noise`, or copies."""
+
+    def result_of(places: torch.Tensor) -> Noise:
+        if places.untyped_storage()._cdata == noise.places.untyped_storage()._cdata:
+            return Noise(noise.store, places, noise.dtype)
+        return own_store(noise.store, places, noise.dtype)
+
+    args = tuple(x.places if isinstance(x, Noise) else x for x in args)
     with torch._C.DisableTorchFunctionSubclass():
-        noise: Any = like.as_subclass(Noise)
-        noise.store = np.empty(like.untyped_storage().nbytes() // like.element_size(), object)
-    noise.cells[...] = cells
-    return noise
+        found = function(noise.places, *args, **kwargs)
+    return result_of(found) if isinstance(found, torch.Tensor) else tuple(map(result_of, found))
 
 
-def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
-    """Write cells into a tensor that exists: it becomes a Noise, and so does the one of which it is
-    a view; undecidable if others share its memory, which would not learn of it.
-    """
-    if not isinstance(tensor, Noise):
-        known = [tensor] if tensor._base is None else [tensor, tensor._base]
-        memory = tensor.untyped_storage()
-        if torch._C._storage_Use_Count(memory._cdata) > len(known) + 1:  # one is `memory`
-            branch().stop("random numbers are written into a tensor that shares its memory")
-        store = np.array(torch.empty(0, dtype=tensor.dtype).set_(memory).tolist(), object)
-        tensor.fill_(torch.nan)
-        for one in known:
-            one.__class__, one.store = Noise, store
-    tensor.cells[...] = cells
-    return tensor
+def converted(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """What a function returns that changes the type: the same numbers, or a copy of them."""
+    with torch._C.DisableTorchFunctionSubclass():
+        before = torch.empty_strided(noise.places.shape, noise.places.stride(), dtype=noise.dtype)
+        after = function(before, *args, **kwargs)
+    if not isinstance(after, torch.Tensor):  # the name of the type
+        return after
+    if after.data_ptr() == before.data_ptr():
+        return Noise(noise.store, noise.places, after.dtype)
+    return own_store(noise.store, noise.places.clone(), after.dtype)
 
 
 def cells_of(x: Any) -> Any:
+    """The numbers of a tensor, as an array; what is no tensor as it is."""
     if isinstance(x, Noise):
         return x.cells
     if isinstance(x, torch.Tensor):
@@ -121,108 +257,61 @@ def cells_of(x: Any) -> Any:
     return x
 
 
-def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
-    """Do what a function of torch does, where random numbers are among its arguments."""
-    name = function.__name__
-    base = name.strip("_")
-    if base in PLAIN or name == "__get__" and function.__self__.__name__ in PROPERTIES:
-        with torch._C.DisableTorchFunctionSubclass():
-            return function(*args, **kwargs)
-    noise = next((x for x in args if isinstance(x, (Noise, Number))), None)
-    dtype = noise.dtype if isinstance(noise, Noise) else torch.get_default_dtype()
-    if base in CELLS and noise is not None and "out" not in kwargs:
-        named = {key: cells_of(x) for key, x in kwargs.items()}
-        try:
-            cells = CELLS[base](*map(cells_of, args), **named)
-        except TypeError:
-            branch().stop(f"torch.{base} with these arguments is not followed")
-        if name.endswith("_") and not name.endswith("__") or name.startswith("__i"):
-            return put(args[0], cells)
-        if any(isinstance(x, Number) for x in args):
-            return noise_of(cells, torch.empty(np.shape(cells), dtype=dtype))
-        with torch._C.DisableTorchFunctionSubclass():
-            return noise_of(cells, function(*args, **kwargs))
-    if isinstance(noise, Noise) and args[0] is noise:
-        if base in MOVES or base in KEEPS:
-            return moved(noise, function, args[1:], kwargs, base in KEEPS)
-        if base in RAW:
-            return RAW[base](noise.cells)
-        if base == "iter":
-            return iter(noise.unbind())
-    branch().stop(f"torch.{base} of random numbers is not followed")
-
-
-def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict, keeps: bool) -> Any:
-    """What a function that moves elements returns: tensors that share the memory of `noise`, or
-    copies. keeps: whether all elements stay where they are, of another type perhaps
-    """
-    cells = noise.cells
-    indices = torch.arange(cells.size).reshape(cells.shape)
-
-    def followed(result: torch.Tensor, place: torch.Tensor | None) -> Any:
-        if result.untyped_storage().data_ptr() != noise.untyped_storage().data_ptr():
-            copied = cells if place is None else cells.ravel()[place.numpy()]
-            return noise_of(np.asarray(copied, object), result)
-        shared: Any = result.as_subclass(Noise)
-        shared.store = noise.store
-        return shared
-
-    with torch._C.DisableTorchFunctionSubclass():
-        results = function(noise, *args, **kwargs)
-        places = results if keeps else function(indices, *args, **kwargs)
-        if isinstance(results, torch.Tensor):
-            return followed(results, None if keeps else places)
-        return results if keeps else tuple(map(followed, results, places))  # the name of its type
+def index_of(key: Any) -> Any:
+    """An index of a tensor, for an array."""
+    return tuple(map(cells_of, key)) if isinstance(key, tuple) else cells_of(key)
 
 
 # ---------------------------------------------------------------- sources
 
 
-def uniform_cells(tensor: torch.Tensor) -> Any:
-    return np.asarray(fill(draw, tuple(tensor.shape)), object)
+def uniform_cells(shape: Any) -> Any:
+    return np.asarray(fill(draw, tuple(shape)), object)
+
+
+def without_out(out: Any) -> None:
+    if out is not None:
+        branch().stop("random numbers are written into `out`")
 
 
 def rand(*size, dtype=None, generator=None, out=None, **kwargs):
-    if out is not None:
-        branch().stop("random numbers are written into `out`")
+    without_out(out)
     like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
-    return noise_of(uniform_cells(like), like)
+    return noise_of(uniform_cells(like.shape), like.dtype)
 
 
 def rand_like(tensor, dtype=None, **kwargs):
-    with torch._C.DisableTorchFunctionSubclass():
-        like = torch.empty_like(tensor, dtype=dtype)
-    return noise_of(uniform_cells(like), like)
+    layout = tensor.places if isinstance(tensor, Noise) else tensor
+    return noise_of(uniform_cells(tensor.shape), dtype or tensor.dtype, layout)
 
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
     a, b = kwargs.get("from", a), kwargs.get("to", b)
-    return put(self, uniform_cells(self) * (b - a) + a)
+    return put(self, ..., uniform_cells(self.shape) * (b - a) + a)
 
 
 def exponential_(self, lambd=1.0, generator=None):
-    return put(self, -np.log(uniform_cells(self)) / lambd)
+    return put(self, ..., -np.log(uniform_cells(self.shape)) / lambd)
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):
-    if out is not None:
-        branch().stop("random numbers are written into `out`")
-    REAL_MULTINOMIAL(p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
+    without_out(out)
+    REAL["multinomial"](p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
     drawn = []
     for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
         for _ in range(num_samples):
             drawn.append(pick(row))
             if not replacement:
                 row[drawn[-1]] = 0
-    return torch.tensor(drawn).reshape(*p.shape[:-1], num_samples)
+    return REAL["from_numpy"](np.array(drawn, int)).reshape(*p.shape[:-1], num_samples)
 
 
 def bernoulli(p, *args, generator=None, **kwargs):
     if args or kwargs:
         branch().stop("bernoulli with a probability of its own is not followed")
-    REAL_BERNOULLI(p, generator=CHECKS)  # raises what torch raises
-    cells = uniform_cells(p) < cells_of(p)
-    return torch.as_tensor(np.asarray(cells, bool)).to(p.dtype)
+    REAL["bernoulli"](p, generator=CHECKS)  # raises what torch raises
+    cells = uniform_cells(p.shape) < cells_of(p)
+    return REAL["from_numpy"](np.array(cells, bool)).to(p.dtype)
 
 
 def randint(*args, low=0, high=None, size=None, **kwargs):
@@ -231,11 +320,26 @@ def randint(*args, low=0, high=None, size=None, **kwargs):
     high = given.pop() if high is None else high
     low = given.pop() if given else low
     drawn = fill(lambda: low + whole(high - low), tuple(size))
-    return torch.as_tensor(drawn.astype(int))
+    return REAL["from_numpy"](np.array(drawn, int))
 
 
-CHECKS, REAL_MULTINOMIAL, REAL_BERNOULLI = torch.Generator(), torch.multinomial, torch.bernoulli
-FOLLOWED = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
+def maker(name: str) -> Callable:
+    """torch.tensor, or a function like it, which may be given Numbers."""
+
+    def make(data, *args, **kwargs):
+        if isinstance(data, (Number, list, tuple)) or getattr(data, "dtype", None) == object:
+            cells = np.array(data, object)
+            if any(isinstance(x, Number) for x in cells.flat):
+                return noise_of(cells, kwargs.get("dtype") or torch.get_default_dtype())
+        return REAL[name](data, *args, **kwargs)
+
+    return make
+
+
+CHECKS, MAKERS = torch.Generator(), ("tensor", "as_tensor", "from_numpy")
+REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli", *MAKERS)}
+FOLLOWED: dict[str, Callable] = {name: maker(name) for name in MAKERS}
+FOLLOWED |= {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
 SEEDING = "manual_seed seed set_rng_state".split()
 REFUSED = ["randn", "randn_like", "randint_like", "randperm", "normal", "poisson", *SEEDING]

@@ -1,0 +1,62 @@
+"""A process that judges a program alone: what it imports, prints or closes harms nobody else, and
+it can be stopped whatever it does. It writes lines of JSON, on the stdout that it was born with:
+
+    {"begins": [function, case]}, {"case": [function, the case in the result of `prove`]}
+    at last {"results": the list of them}, or {"error": what a user can put right}
+"""
+
+import os
+import sys
+from json import dumps, loads
+from pathlib import Path
+from typing import Any
+
+from . import prove as referee
+from .cases import filtered
+from .enumerate import describe_error
+from .program import find, load
+
+
+def main(program: str, settings: str) -> None:
+    """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py.
+
+    settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
+    """
+    lines = os.fdopen(os.dup(1), "w")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+    def write(**line: Any) -> None:
+        print(dumps(line), file=lines, flush=True)
+
+    def say(name: str, case: str, result: dict[str, Any] | None) -> None:
+        write(case=[name, result]) if result else write(begins=[name, case])
+
+    referee.say = say
+    sys.stderr = open(os.dup(2), "w", errors="backslashreplace")  # a file may close its own
+    try:
+        write(results=judged(program, loads(settings)))
+    except (ValueError, OSError) as error:
+        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        write(error=words)
+    except KeyboardInterrupt:
+        pass
+    lines.close()
+    os._exit(0)  # whatever a program wants to do at its end
+
+
+def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results of `prove`. Raises ValueError if an adapter's program is another version, or
+    cannot be imported.
+    """
+    to_probs = filtered(*(settings.pop(name) for name in ("temperature", "top_k", "top_p")))
+    if not Path(program).stem.startswith("judge_"):
+        function, name = find(program)
+        return [referee.prove(function, None, name, to_probs, **settings)]
+    adapter = load(Path(program))
+    try:
+        return adapter.referee()
+    except (KeyboardInterrupt, ValueError):
+        raise
+    except BaseException as error:
+        problem = describe_error(error)
+        raise ValueError(f"{program} does not fit the program: {problem}") from error
