@@ -7,8 +7,10 @@ it can be stopped whatever it does. It writes lines of JSON, on the stdout that 
 
 import os
 import sys
+from collections.abc import Callable
 from json import dumps, loads
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from . import prove as referee
@@ -32,9 +34,12 @@ def main(program: str, settings: str) -> None:
         write(case=[name, result]) if result else write(begins=[name, case])
 
     referee.say = say
-    sys.stderr = open(os.dup(2), "w", errors="backslashreplace")  # a file may close its own
+    own = os.dup(2)
     try:
-        write(results=judged(program, loads(settings)))
+        sys.stderr = open(os.dup(2), "w", errors="backslashreplace")  # a file may close it
+        judge = judge_of(program, loads(settings))
+        sys.stderr = open(own, "w", errors="backslashreplace")
+        write(results=judge())
     except (ValueError, OSError) as error:
         words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         write(error=words)
@@ -44,19 +49,24 @@ def main(program: str, settings: str) -> None:
     os._exit(0)  # whatever a program wants to do at its end
 
 
-def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of `prove`. Raises ValueError if an adapter's program is another version, or
-    cannot be imported.
-    """
+def judge_of(program: str, settings: dict[str, Any]) -> Callable[[], list[dict[str, Any]]]:
+    """Import a program. Returns a function that judges it, and gives the results of `prove`."""
     to_probs = filtered(*(settings.pop(name) for name in ("temperature", "top_k", "top_p")))
-    if not Path(program).stem.startswith("judge_"):
-        function, name = find(program)
-        return [referee.prove(function, None, name, to_probs, **settings)]
-    adapter = load(Path(program))
+    if Path(program).stem.startswith("judge_"):
+        adapter = load(Path(program))
+        return lambda: fitting(adapter)
+    function, name = find(program)
+    return lambda: [referee.prove(function, None, name, to_probs, **settings)]
+
+
+def fitting(adapter: ModuleType) -> list[dict[str, Any]]:
+    """What an adapter gives. Raises ValueError if its program is another version, or cannot be
+    imported.
+    """
     try:
         return adapter.referee()
     except (KeyboardInterrupt, ValueError):
         raise
     except BaseException as error:
         problem = describe_error(error)
-        raise ValueError(f"{program} does not fit the program: {problem}") from error
+        raise ValueError(f"{adapter.__file__} does not fit the program: {problem}") from error

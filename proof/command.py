@@ -91,7 +91,6 @@ def prove(
         sys.exit(code)
 
 
-
 def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """The results of `prove`, from a process of its own (alone.py). If it does not end in time, or
     dies, one that says what was found until then. Raises ValueError for what a user can put right.
@@ -102,7 +101,9 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     is_known = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
     began = monotonic()
-    with Popen([sys.executable, "-c", ALONE, *words], stdin=DEVNULL, stdout=PIPE, text=True) as child:
+    with Popen(
+        [sys.executable, "-c", ALONE, *words], stdin=DEVNULL, stdout=PIPE, text=True
+    ) as child:
         try:
             for line in in_time(child, settings["timeout"] + GRACE, each=is_known):
                 lines.append(loads(line))

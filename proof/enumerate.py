@@ -12,7 +12,6 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import monotonic
@@ -21,7 +20,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 MOST_CHOICES = 10_000  # of one run
-MOST_SECONDS = 10.0  # of one run
+MOST_SECONDS = 5.0  # of one run
 MANY_CHOICES = 40  # after so many, a branch that is less likely than LEFT_OUT is not taken further
 LEFT_OUT = 1e-12
 NEVER = 1e-14  # an option of this probability, or less, is rounding
@@ -161,8 +160,7 @@ def take(
     branch, outer, outcome = Branch(script), current, None
     current = branch
     try:
-        with ended_by(deadline):
-            outcome = run(branch)
+        outcome = in_time(run, branch, deadline)
     except LeftOut:
         pass
     except (Undecidable, KeyboardInterrupt):
@@ -214,10 +212,9 @@ def next_script(choices: Sequence[Choice]) -> list[Choice]:
     return []
 
 
-@contextmanager
-def ended_by(deadline: float) -> Iterator[None]:
-    """Context manager: raise Undecidable in the run inside after MOST_SECONDS, or at the deadline,
-    a time of time.monotonic; and again, each tenth of a second, until it ends. It reaches a loop in
+def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> Any:
+    """run(branch), but it raises Undecidable after MOST_SECONDS, or OutOfTime at the deadline, a
+    time of time.monotonic; and again, each tenth of a second, until it ends. It reaches a loop in
     any file, and a sleep; not code in C that does not return, other threads than the first, or
     Windows.
     """
@@ -225,17 +222,20 @@ def ended_by(deadline: float) -> Iterator[None]:
     if seconds <= 0:
         raise OutOfTime(NO_TIME)
     if not hasattr(signal, "setitimer") or threading.current_thread() is not MAIN_THREAD:
-        yield
-        return
+        return run(branch)
 
-    def stop(*_: Any) -> NoReturn:
-        raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
+    ended = False
+
+    def stop(*_: Any) -> None:
+        if not ended:  # it may come while it is switched off
+            raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
 
     handler = signal.signal(signal.SIGALRM, stop)
     timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
-        yield
+        return run(branch)
     finally:
+        ended = True
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, handler)
 

@@ -53,7 +53,11 @@ def drafted(case: Case, text: Sequence[int], branch: Branch) -> tuple[list, np.n
         draft.append(branch.choose(case.q((*text, *draft)), "drafted"))
     p = [case.target((*text, *draft[:n])) for n in range(case.K + 1)]
     q = [case.draft_model((*text, *draft[:n])) for n in range(case.K)]
-    return draft, np.array(p, case.dtype), np.array(q, case.dtype).reshape(case.K, case.n_vocab)
+    return draft, rows_of(p, case), rows_of(q, case)
+
+
+def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows), n_vocab]
+    return np.array(rows, case.dtype).reshape(len(rows), case.n_vocab)
 
 
 def call_round(call: Callable, arguments: tuple, branch: Branch) -> Any:
@@ -111,9 +115,8 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """
 
     def call_one(draft, p, q, branch):
-        return rounds_of(call(np.array([draft], int), p[None], q[None], branch=branch), 1, branch)[
-            0
-        ]
+        result = call(np.array([draft], int), p[None], q[None], branch=branch)
+        return rounds_of(result, 1, branch)[0]
 
     if not case.rows:
         return rule_text(call_one, case, branch)
@@ -134,22 +137,25 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     """The tokens of each row, from what a rule for batches returned."""
     pair = isinstance(result, tuple) and len(result) == 2
-    tokens, counts = result if pair else (result, None)
-    as_lists = [x.tolist() if hasattr(x, "tolist") else x for x in (tokens, counts)]
+    tokens, counts = (as_lists(x) for x in (result if pair else (result, [])))
     try:
-        rows = [[operator.index(token) for token in row] for row in as_lists[0]]
-        if counts is None:
-            counts = [row.index(-1) if -1 in row else len(row) for row in rows]
-        else:
-            counts = [operator.index(n) for n in as_lists[1]]
+        rows = [[operator.index(token) for token in row] for row in tokens]
+        n_of_row = [operator.index(n) for n in counts]
     except TypeError:
         branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
-    if not len(rows) == len(counts) == n_rows:
+    if not pair:
+        n_of_row = [row.index(-1) if -1 in row else len(row) for row in rows]
+    if not len(rows) == len(n_of_row) == n_rows:
         branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
-    for row, n in zip(rows, counts):
+    for row, n in zip(rows, n_of_row):
         if not 0 <= n <= len(row) or (not pair and set(row[n:]) - {-1}):
             branch.stop(f"it returns {row}, of which {n} count", Impossible)
-    return [row[:n] for row, n in zip(rows, counts)]
+    return [row[:n] for row, n in zip(rows, n_of_row)]
+
+
+def as_lists(x: Any) -> Any:
+    """An array or a tensor as lists."""
+    return x.tolist() if hasattr(x, "tolist") else x
 
 
 # ---------------------------------------------------------------- a round of a tree
@@ -172,9 +178,9 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
         q.append(case.q_beside(before, elders))
         tokens.append(branch.choose(q[-1], "drafted"))
         paths.append((*before, tokens[-1]))
-    p = np.array([case.target(path) for path in ((), *paths)], case.dtype)
-    rows = np.array(q, case.dtype).reshape(len(tokens), case.n_vocab)
-    result = call_round(call, (list(tokens), list(case.parents), p, rows), branch)
+    p = rows_of([case.target(path) for path in ((), *paths)], case)
+    arguments = list(tokens), list(case.parents), p, rows_of(q, case)
+    result = call_round(call, arguments, branch)
     return tuple(path_of(result, tokens, case, branch)), 1
 
 
@@ -275,8 +281,12 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     n_required = sum(p.default is p.empty for p in given)
     if n_required not in FORMS or (batch and n_required != 3):
         name, signature = name_of(function), ", ".join(p.name for p in parameters)
-        expected = "(drafts, p, q)" if batch else (
-            "(draft, p, q), (tokens, parents, p, q), or (target, draft_model, ids, n_tokens, K)"
+        expected = (
+            "(drafts, p, q)"
+            if batch
+            else (
+                "(draft, p, q), (tokens, parents, p, q), or (target, draft_model, ids, n_tokens, K)"
+            )
         )
         raise ValueError(
             f"{name}({signature}): expected {expected}, and sample, accept, rng or end after these"
@@ -339,6 +349,6 @@ def without_prompt(call: Callable, case: Case) -> Callable:
             return call
     except (Exception, Undecidable):  # the enumeration says it
         return call
-    return lambda target, draft_model, ids, *arguments, **named: (
-        call(target, draft_model, list(ids), *arguments, **named)[len(ids) :]
-    )
+    return lambda target, draft_model, ids, *arguments, **named: call(
+        target, draft_model, list(ids), *arguments, **named
+    )[len(ids) :]

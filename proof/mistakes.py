@@ -23,8 +23,8 @@ from cli.help import unknown
 from decoding.decode import begin, decode, load_pair
 from decoding.random_models import random_model
 from decoding.text_difference import first_difference
-from proof.command import describe_wrong
 from proof.prove import examine
+from proof.words import describe_first_wrong
 from sampling import NeuralDrafter, SamplingParams
 
 ROMSTO = "romsto/Speculative-Decoding/blob"
@@ -515,7 +515,7 @@ def show_distance(mistake: Mistake) -> None:
         f"average, beyond one a pass, and {right['kept']:.2f} without the mistake."
     )
     if found["first_wrong"]:
-        say(f"{describe_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")
+        say(f"{describe_first_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")
     if mistake.cost:
         say(f"The cost: {mistake.cost}.")
 

@@ -127,7 +127,9 @@ def searchsorted(sorted_sequence, values, right=False, side="left", **_):
     side = "right" if right else side
     rows = np.asarray(sorted_sequence).reshape(-1, np.shape(sorted_sequence)[-1])
     cells = np.asarray(values, object).reshape(len(rows), -1)
-    found = [[np.searchsorted(row.astype(object), x, side) for x in xs] for row, xs in zip(rows, cells)]
+    found = [
+        [np.searchsorted(row.astype(object), x, side) for x in xs] for row, xs in zip(rows, cells)
+    ]
     return np.array(found).reshape(np.shape(values))
 
 
@@ -327,7 +329,7 @@ def maker(name: str) -> Callable:
     """torch.tensor, or a function like it, which may be given Numbers."""
 
     def make(data, *args, **kwargs):
-        if isinstance(data, (Number, list, tuple)) or getattr(data, "dtype", None) == object:
+        if isinstance(data, (Number, list, tuple)) or getattr(data, "dtype", None) is OBJECTS:
             cells = np.array(data, object)
             if any(isinstance(x, Number) for x in cells.flat):
                 return noise_of(cells, kwargs.get("dtype") or torch.get_default_dtype())
@@ -336,6 +338,7 @@ def maker(name: str) -> Callable:
     return make
 
 
+OBJECTS = np.dtype(object)
 CHECKS, MAKERS = torch.Generator(), ("tensor", "as_tensor", "from_numpy")
 REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli", *MAKERS)}
 FOLLOWED: dict[str, Callable] = {name: maker(name) for name in MAKERS}

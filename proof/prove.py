@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from operator import itemgetter
 from time import monotonic
 from typing import Any, NamedTuple
@@ -45,8 +46,8 @@ from .enumerate import (
     Undecidable,
     branches,
     describe_error,
-    ended_by,
     format_row,
+    in_time,
     total_variation,
 )
 from .follow import followed, untouched
@@ -72,7 +73,8 @@ MOST_IN_ALL = 200_000  # random choices, of all branches of all cases
 AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 CONFIRM = 300  # real runs of each case, if all of them were enumerated and are exact
 MEASURE = 5_000  # real runs of each case, if they were not
-ACCUSE = 100_000  # real runs at most, in the case that is most wrong
+ACCUSE = 100_000  # real runs at most, in the first case with a distance that is CLEAR
+CLEAR = 0.05
 WIDE_RUNS = 3_000  # real runs of a case that is too large to enumerate
 AT_ONCE = 50  # real runs, before the next case has its turn
 
@@ -231,7 +233,7 @@ def way_to(beginning: Text, tally: Tally, target: Model, end: int | None) -> Way
 
 
 def describe_way(way: Way) -> list[str]:
-    """The open choices of a branch in words, with their probabilities: "coin of 0.75: no (0.25)"."""
+    """The open choices of a branch in words, such as "coin of 0.75: no (0.25)"."""
     words = []
     for choice in way.choices:
         chance = f"({choice.weights[choice.index]:.2f})"
@@ -266,8 +268,8 @@ class Trial:
         """Run it once. Raises OutOfTime, or Undecidable if it raises an error or does not end."""
         branch = RealBranch(rng=self.rng)
         try:
-            with np.errstate(all="ignore"), ended_by(deadline):  # errstate as in `followed`
-                text, _ = self.form(self.call, self.case, branch)
+            with np.errstate(all="ignore"):  # as in `followed`
+                text, _ = in_time(partial(self.form, self.call, self.case), branch, deadline)
         except (KeyboardInterrupt, OutOfTime):
             raise
         except Impossible as event:
@@ -275,8 +277,8 @@ class Trial:
         except Undecidable as problem:
             raise Undecidable(f"with real random numbers: {problem}") from None
         except BaseException as error:
-            problem = f"with real random numbers it raised {describe_error(error)}"
-            raise Undecidable(problem) from None
+            raised = describe_error(error)
+            raise Undecidable(f"with real random numbers it raised {raised}") from None
         else:
             self.bet.add(self.case.what_counts(self.completed(text, branch)))
 
@@ -361,9 +363,12 @@ def prove(
     form, call = form_of(function, batch), caller(function)
     cases = cases_for(form, function, cases, to_probs)
     small = [case for case in cases if not case.seen]
+    given = bool(names_of(function) & {"sample", "accept", "rng"})
     if form is loop_text:
         call = without_prompt(only_text(call), small[0])
-    given = bool(names_of(function) & {"sample", "accept", "rng"})
+    if not given:  # its first call may import something that draws, too
+        with suppress(Exception, Undecidable):
+            Trial(form, call, small[0], ALPHA, np.random.default_rng()).run(started + timeout)
     name = name or name_of(function)
     results = enumerated(name, form, call, small, started + timeout * FOR_BRANCHES)
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
@@ -420,6 +425,7 @@ CASES: dict[Form, list[Case]] = {
     tree_text: TREE_CASES,
     loop_text: [*LOOP_CASES, WIDE_LOOP],
 }
+
 
 def enumerated(
     name: str, form: Form, call: Callable, cases: list[Case], deadline: float
@@ -523,7 +529,9 @@ def to_try(
         for _, result in pairs:
             result |= dict(first_wrong=None)
     if wrong := [pair for pair in pairs if pair[1]["first_wrong"]]:
-        yield *max(wrong, key=lambda pair: pair[1]["distance"] or 1.0), ACCUSE
+        distance = lambda pair: pair[1]["distance"] or 1.0
+        clearly = [pair for pair in wrong if distance(pair) > CLEAR]
+        yield *(clearly[0] if clearly else max(wrong, key=distance)), ACCUSE
         return
     for case, result in pairs:
         if case.seen:
@@ -535,7 +543,7 @@ def to_try(
 def after_real_runs(
     trials: list[tuple[Trial, dict[str, Any], int]], results: list[dict[str, Any]], failure: str
 ) -> tuple[str, str | None]:
-    """The verdict and its reason. failure: what made an end of the real runs, or """""
+    """The verdict and its reason. failure: what made an end of the real runs, or """ ""
     problems = problems_of(results)
     for trial, result, _ in trials:
         if trial.is_wrong:
@@ -545,7 +553,9 @@ def after_real_runs(
     if failure:
         return "undecidable", next((p for p in problems if p.startswith("it raised")), failure)
     if wrong := [result for result in results if result["first_wrong"]]:
-        figures = f"{wrong[0]['first_wrong']['yours']:.4f} for {wrong[0]['first_wrong']['right']:.4f}"
+        figures = (
+            f"{wrong[0]['first_wrong']['yours']:.4f} for {wrong[0]['first_wrong']['right']:.4f}"
+        )
         n_runs = sum(trial.bet.runs for trial, *_ in trials)
         few = f"{figures} is too little to be seen in {n_runs:,} real runs, or not followed rightly"
         return "undecidable", few
@@ -555,9 +565,7 @@ def after_real_runs(
     return "not told apart" if shows else "undecidable", problems[0]
 
 
-def remarks(
-    form: Form, cases: Sequence[Case], results: list[dict[str, Any]]
-) -> Iterator[str]:
+def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) -> Iterator[str]:
     """Yield in words where an exact function returns more tokens than it was asked for, and where
     it does not gain as many as it should.
     """

@@ -56,7 +56,10 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
             f"Total variation distance {figure(case['distance'])} from the target's distribution"
         )
     models = f"p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}"
-    lines = [f"{result['name']}: WRONG. {distance} ({models}).", f"  {describe_first_wrong(case)}"]
+    lines = [
+        f"{result['name']}: WRONG. {distance} ({models}).",
+        f"  {describe_first_wrong(case['first_wrong'], case['measured'])}",
+    ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
     right = [c["name"] for c in cases if c["distance"] is not None and c not in wrong]
@@ -71,32 +74,29 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def describe_first_wrong(case: dict[str, Any]) -> str:
-    """What is wrong first, as branches or real runs show it."""
-    first_wrong = case["first_wrong"]
-    how = describe_draws(first_wrong["draws"])
+def describe_first_wrong(
+    first_wrong: dict[str, Any], measured: dict[str, Any] | None = None
+) -> str:
+    """What is wrong first, as branches show it, or real runs."""
+    draws = ", ".join(first_wrong["draws"])
+    how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
-        return f"{event[0].upper()}{event[1:]}. {how or 'A real run did it.'}"
+        return f"{event[0].upper()}{event[1:]}. {how or 'A run with real random numbers did it.'}"
     text, yours, right = (first_wrong[key] for key in ("text", "yours", "right"))
     digits = 4 if abs(yours - right) > 1e-3 else 7
     shown = " ".join(map(str, text))
     figures = f'Text "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
-    if case["measured"] and not how and case["distance"] is None:
-        return f"{figures} {describe_odds(case['measured'])}"
+    if measured and not how:
+        return f"{figures} {describe_odds(measured)}"
     return f"{figures} {how or 'It happens always: nothing is drawn.'}"
-
-
-def describe_draws(draws: list[str]) -> str:
-    return f"It happens so: {', '.join(draws)}." if draws else ""
 
 
 def describe_odds(measured: dict[str, Any]) -> str:
     """How sure real runs are."""
-    if measured["event"]:
-        return f"A run with real random numbers did it, of {measured['runs']:,}."
-    odds = measured["log10_odds"]
-    sure = "a text that never comes" if odds is None else f"odds of 10^{odds:.0f} to 1"
-    return f"{measured['runs']:,} runs with real random numbers: {sure} against an exact sampler."
+    runs, odds = measured["runs"], measured["log10_odds"]
+    if odds is None:
+        return f"An exact sampler never writes that; {runs:,} real runs did."
+    return f"{runs:,} real runs: odds of 10^{odds:.0f} to 1 against an exact sampler."
 
 
 def describe_not_told_apart(result: dict[str, Any]) -> list[str]:
@@ -128,7 +128,7 @@ def describe_partly(result: dict[str, Any]) -> list[str]:
         at = wrong[0]
         distance = "" if at["distance"] is None else f" at a distance of {figure(at['distance'])}"
         lines.append(f"  Not exact in {len(wrong)}, first in {at['name']}{distance}:")
-        lines.append(f"  {describe_first_wrong(at)}")
+        lines.append(f"  {describe_first_wrong(at['first_wrong'])}")
     return lines
 
 

@@ -163,11 +163,11 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
         "a draft must not be empty": (
-            "where the draft is empty, it raised UnboundLocalError",
+            "for an empty draft it raised UnboundLocalError",
             ("len(draft), sample(p[len(draft)])", "i + 1, sample(p[i + 1])"),
         ),
         "after an empty draft the likeliest": (
-            "where the draft is empty, [1, 0, 0] comes out, expected p = [0.5, 0.3, 0.2]",
+            'K = 0). Text "0": yours 1.0000, right 0.5000',
             ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
         ),
         "a coin of its own": (
