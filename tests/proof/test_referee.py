@@ -8,7 +8,7 @@ import pytest
 
 from proof import prove as referee
 from proof.cases import RULE_CASES, Case, drafts_kept
-from proof.command import load
+from proof.program import load
 from proof.prove import prove
 
 pytest.importorskip("torch")
@@ -47,7 +47,7 @@ def test_generate_of_transformers_is_exact(setting):
 
 
 def test_generate_of_transformers_with_a_gemma_4_assistant_is_wrong_as_by_hand(monkeypatch):
-    monkeypatch.setattr(referee, "N_RUNS", 1_000)
+    monkeypatch.setattr(referee, "ACCUSE", 1_000)
     judge, seen = load(ADAPTERS / "judge_gemma4.py"), []
     of_case = judge.judge
     monkeypatch.setattr(judge, "judge", lambda *args: seen.append(args[-1]) or of_case(*args))
