@@ -30,7 +30,8 @@ def read_added_tokens(
     listed = [token for name in names for token in listed_tokens(folder / name)]
     known = [token for token in listed if token["content"] in vocabulary]
     new = [token for token in listed if token["content"] not in vocabulary and "id" in token]
-    n_rows = read_json(folder / "config.json", optional=True).get("vocab_size") or math.inf
+    config = read_json(folder / "config.json", optional=True)
+    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
     return tokens_of(vocabulary, known, folder) | new_tokens(new, n_rows, folder)
 
 

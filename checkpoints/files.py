@@ -8,9 +8,9 @@ from pathlib import Path
 
 LFS = b"version https://git-lfs.github.com/spec/v1"  # begins a pointer that Git LFS left
 # the most bytes that are read of a file, or at once: of a config or a list of tensors, of which
-# that of 1558M has 70,000; and of a vocabulary, of which one of 250,000 tokens has 17,000,000
+# that of 1558M has 70,000; and of a vocabulary, of which one of 250,000 tokens has 15,000,000
 LIMIT = 1 << 20
-VOCABULARY_LIMIT = 1 << 25
+VOCABULARY_LIMIT = 1 << 24
 OTHER_TOKENS = "prompts would have other tokens than GPT-2's"  # advice about a tokenizer's files
 
 
