@@ -7,13 +7,7 @@ import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from checkpoints.files import (
-    OTHER_TOKENS,
-    VOCABULARY_LIMIT,
-    errors_about,
-    read_json,
-    require_unset,
-)
+from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
 
 SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on what is around it
 
@@ -42,7 +36,7 @@ def listed_tokens(path: Path) -> list[dict]:
     A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
     {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
     """
-    values = read_json(path, optional=True, limit=VOCABULARY_LIMIT)
+    values = read_json(path, optional=True)
     with errors_about(path, OTHER_TOKENS):
         if path.name == "tokenizer.json":
             tokens = values.get("added_tokens") or []
@@ -62,8 +56,8 @@ def named_tokens(settings: dict) -> list[dict]:
     """
     named = [value for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        several = settings.get(name) or []
-        named += several.values() if isinstance(several, dict) else several
+        more = settings.get(name) or []
+        named += more.values() if isinstance(more, dict) else more
     tokens = [{"content": value} if isinstance(value, str) else value for value in named]
     return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is false
 

@@ -20,9 +20,9 @@ import requests
 import urllib3.exceptions as http
 from tqdm import tqdm
 
-from checkpoints.files import VOCABULARY_LIMIT, sha256_of
+from checkpoints.elsewhere import repository
+from checkpoints.files import TEXT_LIMIT, sha256_of
 from checkpoints.folder import WEIGHTS, weights_files
-from checkpoints.hub import repository
 
 OPTIONAL_FILES = (  # what a repository may have
     "generation_config.json",
@@ -236,7 +236,7 @@ def receive(reply: requests.Response, part: Part, size: int | None, name: str) -
     lacking = 0 if size is None else size - part.n_bytes
     if lacking > shutil.disk_usage(part.path.parent).free:
         raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
-    limit = math.inf if name.endswith((".safetensors", ".bin")) else VOCABULARY_LIMIT
+    limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT
     bar = tqdm(desc=name, total=size, initial=part.n_bytes, leave=False, disable=None)
     # another process may write the same bytes to the same places
     with part.path.open("r+b") as file, bar:

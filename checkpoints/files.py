@@ -7,10 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 LFS = b"version https://git-lfs.github.com/spec/v1"  # begins a pointer that Git LFS left
-# the most bytes that are read of a file, or at once: of a config or a list of tensors, of which
-# that of 1558M has 70,000; and of a vocabulary, of which one of 250,000 tokens has 15,000,000
-LIMIT = 1 << 20
-VOCABULARY_LIMIT = 1 << 24
+TEXT_LIMIT = 1 << 24  # bytes of a file of text; a tokenizer.json of 250,000 tokens has 15,000,000
+TABLE_LIMIT = 1 << 20  # bytes of the list of tensors in a file of weights; 1558M's has 70,000
 OTHER_TOKENS = "prompts would have other tokens than GPT-2's"  # advice about a tokenizer's files
 
 
@@ -62,25 +60,25 @@ def errors_about(path: Path, advice: str = "delete it and fetch it again") -> It
         raise ValueError(f"{path}: {reason}; {advice}") from None
 
 
-def read_small(path: Path, limit: int = LIMIT) -> bytes:
-    """The content of a file. Raises ValueError, which does not name it, for more than `limit`
-    bytes.
+def read_text_file(path: Path) -> bytes:
+    """The content of a file of text or JSON. Raises ValueError, which does not name the file, for
+    more than TEXT_LIMIT bytes.
     """
     with path.open("rb") as file:
-        raw = file.read(limit + 1)
-    if len(raw) > limit:
-        raise ValueError(f"has more than {limit:,} bytes")
+        raw = file.read(TEXT_LIMIT + 1)
+    if len(raw) > TEXT_LIMIT:
+        raise ValueError(f"has more than {TEXT_LIMIT:,} bytes")
     return raw
 
 
-def read_json(path: Path, optional: bool = False, limit: int = LIMIT) -> dict:
+def read_json(path: Path, optional: bool = False) -> dict:
     """The JSON object in a file; {} if the file is optional and not there. Raises ValueError if it
-    holds anything else, or more than `limit` bytes.
+    holds anything else, or too much.
     """
     if optional and not path.is_file():
         return {}
     with errors_about(path):
-        value = json.loads(read_small(path, limit))
+        value = json.loads(read_text_file(path))
         if not isinstance(value, dict):
             raise ValueError("is no JSON object")
         return value

@@ -34,17 +34,17 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     # what lacks files in models_dir may be a download that was interrupted
     if folder and not (folder == Path(models_dir) / name and problem_with(folder)):
         return folder
-    from checkpoints import hub, missing  # here, as most models are where they are sought
+    from checkpoints import elsewhere  # here, as most models are where they are sought
 
-    size, remote = hub.size_of(name), hub.repository(name)
+    size, remote = elsewhere.size_of(name), elsewhere.repository(name)
     if folder is None and size != name:
         return find_folder(size, models_dir, download)
     if folder and not remote:
         return folder
-    if remote and (cached := hub.find_cached(remote)):
+    if remote and (cached := elsewhere.find_cached(remote)):
         return cached
     if remote and download:
         from checkpoints.download import fetch_model  # here, as requests is slow to import
 
         return fetch_model(name, models_dir)
-    raise missing.no_model(name, models_dir, folder)
+    raise elsewhere.no_model(name, models_dir, folder)

@@ -7,14 +7,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from checkpoints.files import (
-    OTHER_TOKENS,
-    VOCABULARY_LIMIT,
-    errors_about,
-    read_json,
-    read_small,
-    require_unset,
-)
+from checkpoints.files import OTHER_TOKENS, errors_about, read_json, read_text_file, require_unset
 from checkpoints.folder import tokenizer_files
 from encoder import Encoder
 from gpt2 import Config
@@ -59,7 +52,7 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
     require_plain_settings(folder / "tokenizer_config.json")
     path, *others = tokenizer_files(folder)
     if others:
-        vocabulary, merges = read_json(path, limit=VOCABULARY_LIMIT), read_merges(others[0])
+        vocabulary, merges = read_json(path), read_merges(others[0])
     else:
         from checkpoints.formats import tokenizer_json  # here: not every folder has one
 
@@ -75,7 +68,7 @@ def require_plain_settings(path: Path) -> None:
     """Raise ValueError if a file of settings names another class of tokenizers, or has tokens put
     before or behind a text. The file may be missing.
     """
-    settings = read_json(path, optional=True, limit=VOCABULARY_LIMIT)
+    settings = read_json(path, optional=True)
     with errors_about(path, OTHER_TOKENS):
         require_unset(settings, "add_prefix_space", "add_bos_token", "add_eos_token")
         if settings.get("tokenizer_class") not in (None, *CLASSES):
@@ -87,7 +80,7 @@ def read_merges(path: Path) -> Merges:
     for any other line.
     """
     with errors_about(path):
-        lines = read_small(path, VOCABULARY_LIMIT).decode("utf-8-sig").splitlines()
+        lines = read_text_file(path).decode("utf-8-sig").splitlines()
         merges = [tuple(x.split(" ")) for x in lines if x and not x.startswith("#version")]
         if wrong := [pair for pair in merges if len(pair) != 2 or "" in pair]:
             raise ValueError(f"{' '.join(wrong[0])!r} is no merge of two tokens")

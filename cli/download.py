@@ -1,6 +1,6 @@
 """python main.py download 124M 355M: fetch models from Hugging Face."""
 
-from checkpoints.hub import REPOSITORIES, repository, size_of
+from checkpoints.elsewhere import REPOSITORIES, repository, size_of
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 

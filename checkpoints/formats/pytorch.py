@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from checkpoints.files import LIMIT, errors_about
+from checkpoints.files import TABLE_LIMIT, errors_about
 from checkpoints.formats.tensor import Tensor, itemsize
 
 MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of an old file
@@ -57,15 +57,15 @@ class View(NamedTuple):
 
 
 class SmallReads(io.BufferedReader):
-    """A file of which no more than LIMIT bytes are read at once: zipfile reads a table of contents
-    at once, however long it says that it is. Raises ValueError for more.
+    """A file of which no more than TABLE_LIMIT bytes are read at once: zipfile reads a table of
+    contents at once, however long it says that it is. Raises ValueError for more.
     """
 
     def read(self, size: int | None = -1) -> bytes:
-        is_bounded = size is not None and 0 <= size <= LIMIT
-        raw = super().read(size if is_bounded else LIMIT + 1)
-        if len(raw) > LIMIT:
-            raise ValueError(f"lists its tensors in more than {LIMIT:,} bytes")
+        is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
+        raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
+        if len(raw) > TABLE_LIMIT:
+            raise ValueError(f"lists its tensors in more than {TABLE_LIMIT:,} bytes")
         return raw
 
 
@@ -146,7 +146,7 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """The same of a file from before torch 1.6. Raises ValueError without its magic number, and for
     one that a big-endian machine wrote.
     """
-    head = io.BytesIO(file.read(LIMIT))
+    head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:
         raise ValueError("no magic number")
     _version, machine, views, keys = (Unpickler(head).load() for _ in range(4))

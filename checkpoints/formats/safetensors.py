@@ -6,19 +6,12 @@ it; under "__metadata__" it may have texts, {name: text}.
 import json
 from pathlib import Path
 
-from checkpoints.files import LIMIT, errors_about
+from checkpoints.files import TABLE_LIMIT, errors_about
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
-DTYPES = {  # {safetensors' name: ours}
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
+# {safetensors' name: one of tensor.DTYPES}
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+DTYPES |= {"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
@@ -40,12 +33,14 @@ def read_table(path: Path) -> dict[str, Tensor]:
 
 def read_header(path: Path) -> tuple[dict[str, dict], dict[str, str], int]:
     """The header of a .safetensors file: (entries by name, metadata, first byte of the numbers).
-    Raises ValueError if it is damaged, or longer than LIMIT; entries are not looked into.
+    Raises ValueError if it is damaged, or longer than TABLE_LIMIT; entries are not looked into.
     """
     with errors_about(path), path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        if length > LIMIT:
-            raise ValueError(f"says that its header has {length:,} bytes, more than {LIMIT:,}")
+        if length > TABLE_LIMIT:
+            raise ValueError(
+                f"says that its header has {length:,} bytes, more than {TABLE_LIMIT:,}"
+            )
         header = json.loads(file.read(length))
         metadata = header.pop("__metadata__", None) or {}
         if not all(type(text) is str for text in metadata.values()):

@@ -23,7 +23,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import errors_about, read_small
+from checkpoints.files import errors_about, read_text_file
 from checkpoints.formats.tensor import Tensor, require_contiguous
 
 MAGIC = 0xDB4775248B80FB57
@@ -156,7 +156,7 @@ def index_names(folder: Path) -> list[str]:
     """
     note = folder / "checkpoint"
     with errors_about(note):
-        text = read_small(note).decode(errors="replace") if note.is_file() else ""
+        text = read_text_file(note).decode(errors="replace") if note.is_file() else ""
     newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
     names = [f"{name}.index" for name in newest]
     return names or sorted(path.name for path in folder.glob("[!.]*.index")) or ["model.ckpt.index"]

@@ -5,14 +5,14 @@ text, a *pre_tokenizer* cuts it into words, the *model* has vocabulary and merge
 
 from pathlib import Path
 
-from checkpoints.files import OTHER_TOKENS, VOCABULARY_LIMIT, errors_about, read_json, require_unset
+from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
 
 
 def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
     """(vocabulary, merges) of a tokenizer.json, as an Encoder takes them. Raises ValueError if it
     is damaged, or if its parts would make other tokens of a text than an Encoder does.
     """
-    values = read_json(path, limit=VOCABULARY_LIMIT)
+    values = read_json(path)
     with errors_about(path, OTHER_TOKENS):
         require_plain(values)
         pairs = values["model"]["merges"]

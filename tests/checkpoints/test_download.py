@@ -19,7 +19,7 @@ from urllib3.exceptions import ConnectTimeoutError, MaxRetryError
 
 import utils
 from checkpoints import download
-from checkpoints.hub import find_cached
+from checkpoints.elsewhere import find_cached
 from checkpoints.registry import INCLUDED
 from checkpoints.search import find_folder, locate
 
@@ -175,10 +175,10 @@ def test_a_small_file_has_a_limit_while_it_comes(get, server, monkeypatch, heade
     get.path = get.path.with_name("config.json")
     server.files["/config.json"] = CONTENT
     server.behave = lambda path, first: {"headers": headers}
-    monkeypatch.setattr(download, "VOCABULARY_LIMIT", 5000)
+    monkeypatch.setattr(download, "TEXT_LIMIT", 5000)
     assert refusal(get).startswith("config.json: more than 5,000 bytes came; use")
     assert not [*get.path.parent.glob("config.json*")] and get.waits == []
-    monkeypatch.setattr(download, "VOCABULARY_LIMIT", len(CONTENT))
+    monkeypatch.setattr(download, "TEXT_LIMIT", len(CONTENT))
     assert get() == CONTENT
 
 
