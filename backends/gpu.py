@@ -14,9 +14,8 @@ import numpy as np
 
 WARP = 32  # threads that compute one row, called its lanes: neighbours read neighbouring numbers
 
-SOURCE = (
-    f"#define WARP {WARP}"
-    + r"""
+SOURCE = r"""
+#define WARP 32
 
 // over all lanes, and each of them gets it
 __device__ float sum_of_lanes(float value) {
@@ -60,7 +59,6 @@ extern "C" __global__ void causal_softmax(float* scores, int n_new, int n_total,
         scores[i] = i < n_seen ? scores[i] / sum : 0;
 }
 """
-)
 LAYER_NORM = cupy.RawKernel(SOURCE, "layer_norm")
 CAUSAL_SOFTMAX = cupy.RawKernel(SOURCE, "causal_softmax")
 

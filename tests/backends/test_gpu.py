@@ -162,6 +162,7 @@ def test_float32_is_the_same_pass(cupy, exact):
 def test_float16_weights_in_a_float32_pass(cupy):
     model = random_models.random_model(CONFIG, get_backend("cupy-float16"), scale=0.1)
     weights = [model.params["blocks"][0]["mlp"][name]["weight"] for name in ("c_fc", "c_proj")]
+    assert model.backend.name == "cupy-float16"  # differences of texts are judged by it
     for weight in (*weights, model.params["head"]):
         assert weight.weight.dtype == np.float16
     plain = random_models.random_model(CONFIG, NUMPY, scale=0.1)
@@ -224,13 +225,20 @@ def test_an_unknown_backend():
 # ---------------------------------------------------------------- texts and figures
 
 
-@pytest.fixture(params=["strict", pytest.param("cupy", marks=pytest.mark.gpu)])
+@pytest.fixture(params=[
+    "strict",
+    pytest.param("emulated", marks=pytest.mark.elsewhere),
+    pytest.param("real", marks=pytest.mark.gpu),
+])  # fmt: skip
 def device(request, pair):
-    """(a backend, a folder of models): strict arrays with the tiny pair, or CuPy with the included
-    one.
+    """(a backend, a folder of models): strict arrays or the emulated CuPy with the tiny pair, or
+    CuPy with the included one.
     """
     if request.param == "strict":
         return strict.backend(np.float32), pair
+    if request.param == "emulated":
+        request.getfixturevalue("cupy")
+        return get_backend("cupy"), pair
     return real_gpu(), MODELS_DIR
 
 
