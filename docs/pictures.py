@@ -61,7 +61,7 @@ def paint():
 
 # ---------------------------------------------------------------- the race
 
-PROMPT, N_TOKENS, K, TURNS = "The king promised that", 28, 4, 15
+PROMPT, N_TOKENS, K, TURNS = "The girl took the key and", 34, 4, 15
 PLAYED = 6  # seconds that the slower decoder takes in the picture, which plays once
 RACE_STYLE = """
 .count { font-weight: 700; font-size: 30px; fill: var(--p); } .gain { font-size: 14px; }

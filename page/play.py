@@ -25,8 +25,8 @@ ALWAYS_NAMED = ("prompt", "n_tokens_to_generate")
 
 def play(
     *,
-    prompt: str = "The king promised that",
-    n_tokens_to_generate: int = 42,
+    prompt: str = "The girl took the key and",
+    n_tokens_to_generate: int = 34,
     stop: str = "",
     target_model_size: str = "17M",
     draft_model_size: str = "0.7M-17M",

@@ -11,7 +11,6 @@ from typing import Any
 from decoding.clocked import Clocked
 from decoding.decode import (
     begin,
-    decode,
     encode_prompt,
     make_drafter,
     new_rng,
@@ -20,7 +19,6 @@ from decoding.decode import (
 )
 from page.report import run_data
 from page.rounds import LikeliestRng, RecordingRng, noted
-from sampling import Round
 
 N_TURNS = 5  # of both decoders; three where the first takes longer than this many seconds
 LONG = 3.0
@@ -78,22 +76,18 @@ def read_number(name: str, value: Any) -> int | float:
 # ---------------------------------------------------------------- the runs
 
 
-def told(rounds: Iterator[Round], tell: Callable) -> Iterator[Round]:
-    """Pass Rounds on, and call tell() at each: it raises an error if nobody waits any more."""
-    for this_round in rounds:
-        tell()
-        yield this_round
-
-
 def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> dict[str, Any]:
     """Decode a text with both decoders. Returns the tokens of the large model alone, the "seconds"
     of each, and those of each speculative round, [drafting, all else], as "rounds".
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
-    alone: list[float] = []
     rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
-    tokens = decode(timed(rounds, alone), encoder, partial(told, tell=tell))["token_ids"]
+    tokens: list[int] = []
+    alone: list[float] = []
+    for this_round in timed(rounds, alone):
+        tokens += this_round.tokens
+        tell()
     rng = new_rng(settings["seed"], settings["coupled"], len(ids))
     drafter = make_drafter(draft_model, target, options["to_probs"], rng)
     drafting: list[float] = []
@@ -103,15 +97,14 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     )
     seconds: list[float] = []
     split: list[list[float]] = []
-    for _ in told(timed(rounds, seconds), tell):
+    for _ in timed(rounds, seconds):
         split.append([sum(drafting), seconds[-1] - sum(drafting)])
         drafting.clear()
+        tell()
     return {"tokens": tokens, "seconds": alone[1:], "rounds": split[1:]}  # without the prefill
 
 
-def notes_of(
-    pair: tuple, ids: list[int], settings: dict, chance: float, tell: Callable
-) -> list[dict[str, Any]]:
+def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
     """The notes of the speculative rounds of a text, which is decoded once more, untimed. At
     temperature 0, p and q are those that the same words have at the temperature `chance`.
     """
@@ -125,7 +118,7 @@ def notes_of(
         options |= {"coupled": True, "verification": "token"}
         options["to_probs"] = replace(options["to_probs"], temperature=chance)
     rounds = begin("speculative", target, draft_model, encoder, ids, **options, rng=rng)
-    return list(noted(told(rounds, tell), rng, rule))
+    return noted(rounds, rng, rule)
 
 
 def times_of(turn: dict[str, Any]) -> list[float]:
@@ -156,7 +149,10 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     runs: list[dict] = []
     n_turns = N_TURNS
     for run_settings in (settings, other):
-        notes = notes_of(pair, ids, run_settings, chance, tell)
+        notes: list[dict] = []
+        for note in notes_of(pair, ids, run_settings, chance):
+            notes.append(note)
+            tell()
         data = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
