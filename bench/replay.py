@@ -20,7 +20,7 @@ from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
 from cli.prompts import read_lines
-from decoding.decode import HEADS, NGRAM
+from decoding.decode import HEADS, NGRAM, read_stop
 from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
@@ -96,7 +96,7 @@ def read_texts(
                 prompt, text = record["prompt_token_ids"], written["token_ids"]
                 settings = record["settings"]
                 writer = settings.get("target_model_size", target)
-                is_done = stop_condition(encoder, settings.get("stop", "").replace("\\n", "\n"))
+                is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
                 room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
                 ended = len(text) < room and is_done(text)
             else:

@@ -42,7 +42,7 @@ def chat(
     Flags, those of generate:
     """
     settings = dict(locals())
-    require_usable(settings)
+    options_of(settings), pair_of(settings)  # refuse what cannot be used
     interactive = sys.stdin.isatty()
     about = (inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines()
     if interactive:
@@ -81,15 +81,10 @@ def change(settings: dict[str, Any], words: str) -> None:
         text = str(not settings[name])
     if name:
         changed = settings | {name: read(flags[name], text.strip())}
-        require_usable(changed)
+        options_of(changed), pair_of(changed)  # refuse what cannot be used
         settings |= changed
     for shown in [name] if name else settings:
         say(f"/{shown} {settings[shown]}")
-
-
-def require_usable(settings: dict[str, Any]) -> None:
-    """Load the models of the settings, and raise ValueError if no text can be begun with them."""
-    begin("speculative", *pair_of(settings), [0], **options_of(settings))
 
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:

@@ -83,12 +83,31 @@ def pair_of(settings: Mapping[str, Any]) -> tuple[Model, Any, Encoder]:
 
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of `begin` in {flag: value}. Raises ValueError for a temperature, a top_k or a
-    top_p that cannot be used; `begin` refuses the others.
-    """
-    options = {name: settings[name] for name in ("K", "seed", "stop", "verification", "coupled")}
-    to_probs = SamplingParams(*(settings[name] for name in ("temperature", "top_k", "top_p")))
-    return options | {"n_tokens": settings["n_tokens_to_generate"], "to_probs": to_probs}
+    """{flag: value} as the options of `begin`. Raises ValueError for what cannot be used."""
+    names = ("n_tokens_to_generate", "K", "seed", "verification", "coupled", "stop")
+    n_tokens, K, seed, verification, coupled, stop = (settings[name] for name in names)
+    if n_tokens < 1:
+        raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
+    if K != "auto" and K < 1:
+        raise ValueError(f"K = {K}: expected 1 or more")
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected 0 or more")
+    if coupled and verification != "token":
+        raise ValueError("coupled: expected no verification with it; it has a rule of its own")
+    return {
+        "n_tokens": n_tokens,
+        "K": K,
+        "to_probs": SamplingParams(*(settings[x] for x in ("temperature", "top_k", "top_p"))),
+        "seed": seed,
+        "stop": read_stop(stop),
+        "verification": verification,
+        "coupled": coupled,
+    }
+
+
+def read_stop(flag: str) -> str:
+    r"""The string that --stop means: \n in it stands for a new line."""
+    return flag.replace("\\n", "\n")
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
@@ -97,7 +116,7 @@ def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng:
         from decoding.ngrams import NGramDrafter
 
         return NGramDrafter(target.config.n_vocab)
-    if hasattr(draft_model.config, "n_places"):  # a head
+    if hasattr(draft_model.config, "n_places"):  # only heads have places
         from decoding.heads import HeadDrafter
 
         return HeadDrafter(draft_model, to_probs, rng)
@@ -142,26 +161,6 @@ def new_rng(seed: int, coupled: bool, n_prompt: int) -> Any:
     return SharedNoise(seed, n_prompt)
 
 
-def require_usable(
-    decoder: str, n_tokens: int, K: Any, seed: int, verification: str, coupled: bool
-) -> None:
-    """Raise ValueError for an option of `begin` that cannot be used."""
-    if n_tokens < 1:
-        raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
-    if seed < 0:
-        raise ValueError(f"seed {seed}: expected 0 or more")
-    if K != "auto" and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more")
-    for name, value, known in (
-        ("decoder", decoder, DECODERS),
-        ("verification", verification, RULES),
-    ):
-        if value not in known:
-            raise ValueError(f"{name} {value!r}: expected {' or '.join(known)}")
-    if coupled and verification != "token":
-        raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-
-
 def begin(
     decoder: Decoder,
     target: Model,
@@ -182,14 +181,13 @@ def begin(
     """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
 
     ids: of the prompt, as encode_prompt returns them. n_tokens: how many to write; the text may end
-    before, after `stop` (in which \\n stands for a new line) or <|endoftext|>. draft_model: as
-    load_pair returned it, not used by the autoregressive decoder. coupled: draft and target share
-    their noise (decoding/coupled.py). rng, drafter: in place of those that new_rng and make_drafter
-    make. Raises ValueError, at once, for a value that cannot be used.
+    before, after `stop` or <|endoftext|>. draft_model: as load_pair returned it, not used by the
+    autoregressive decoder. coupled: draft and target share their noise (decoding/coupled.py). rng,
+    drafter: in place of those that new_rng and make_drafter make. The options are those that
+    options_of returns, which refuses what cannot be used.
     """
-    require_usable(decoder, n_tokens, K, seed, verification, coupled)
     rng = rng or new_rng(seed, coupled, len(ids))
-    is_done = stop_condition(encoder, stop.replace("\\n", "\n"))
+    is_done = stop_condition(encoder, stop)
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
     if draft_model is not None:  # which look-up is

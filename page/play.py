@@ -12,7 +12,7 @@ from tqdm import tqdm
 from checkpoints.registry import MODELS_DIR
 from cli.command import flags_of
 from cli.output import new_file, require_new
-from decoding.decode import begin, options_of, pair_of
+from decoding.decode import options_of, pair_of
 from page.report import page_of
 from page.runs import parse, race
 from page.server import LiveServer
@@ -61,8 +61,8 @@ def play(
     flags = dict(locals())
     if save:
         require_new(save, ".html")
-    options, pair = options_of(flags), pair_of(flags)
-    begin("speculative", *pair, [0], **options)  # refuses at once what cannot be used
+    options_of(flags)  # refuses what cannot be used
+    pair = pair_of(flags)
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     if not save:
         parse(dumps(settings).encode(), settings)  # the same limits as in the form

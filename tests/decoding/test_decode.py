@@ -10,6 +10,7 @@ from table_models import TableModel
 from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 
 import gpt2
+import main
 from decoding import auto_k
 from decoding import decode as module
 from decoding.auto_k import AutoK
@@ -22,6 +23,7 @@ from decoding.decode import (
     encode_prompt,
     median_turn,
     note_limits,
+    options_of,
     timed,
 )
 from decoding.text_difference import explain_difference
@@ -93,19 +95,21 @@ def test_k_auto_learns_anew_in_each_text(monkeypatch):
 
 
 @pytest.mark.parametrize("how, said", [
-    ({"n_tokens": 0}, "n_tokens_to_generate 0"), ({"seed": -1}, "seed -1"), ({"K": 0}, "K = 0"),
-    ({"coupled": True, "verification": "block"}, "coupled"), ({"verification": "x"}, "verific"),
+    ({"n_tokens_to_generate": 0}, "n_tokens_to_generate 0"), ({"seed": -1}, "seed -1"),
+    ({"K": 0}, "K = 0"), ({"coupled": True, "verification": "block"}, "coupled"),
+    ({"temperature": -1.0}, "temperature -1"), ({"top_p": 0.0}, "top_p 0"),
 ])  # fmt: skip
 def test_what_cannot_be_used(how, said):
     with pytest.raises(ValueError, match=f"^{said}.*expected"):
-        list(rounds_of(**how))
-    with pytest.raises(ValueError, match=f"^{said}.*expected"):  # at once, by either decoder
-        begin("autoregressive", TARGET, None, ENCODER, [1], **{"n_tokens": 9} | how)
+        options_of(main.generate.__kwdefaults__ | how)
 
 
-def test_an_unknown_decoder_is_refused():
-    with pytest.raises(ValueError, match="decoder 'x': expected autoregressive or speculative"):
-        begin("x", TARGET, None, ENCODER, IDS, 1)
+def test_flags_become_the_options_of_a_text():
+    flags = main.generate.__kwdefaults__ | {"stop": "a\\nb", "temperature": 1.0, "seed": 5}
+    options = options_of(flags)
+    assert (options["stop"], options["n_tokens"]) == ("a\nb", 60)
+    rounds = begin("speculative", TARGET, DRAFT, ENDLESS, IDS, **options | {"n_tokens": 18})
+    assert list(rounds) == list(rounds_of())
 
 
 def test_a_prompt_leaves_room_for_a_token():
