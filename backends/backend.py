@@ -28,9 +28,11 @@ def on_one_thread(function: Callable, n: int, size: int) -> None:
     function(0, n)
 
 
-def exact_gelu(x, xp):  # [..., n] -> [..., n], in place of gpt2.gelu
-    # x times the probability that a standard normal number is below it, to 1e-7. NumPy has no erf:
-    # Abramowitz and Stegun (1964), 7.1.26
+def exact_gelu(x, xp):  # [..., n] -> [..., n]
+    """x times the probability that a standard normal number is below it, to 1e-7: in place of
+    gpt2.gelu, its approximation, for the few models that want it.
+    """
+    # NumPy has no erf: Abramowitz and Stegun (1964), 7.1.26
     t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))
     tail = 0.0
     for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
