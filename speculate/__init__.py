@@ -61,7 +61,9 @@ sys.meta_path.insert(0, Finder)
 
 
 def __getattr__(name: str) -> Any:
-    """A module of this program, imported when it is first asked for."""
+    """A module of this program, or assert_exact, imported when it is first asked for."""
+    if name == "assert_exact":
+        return import_ours("proof.assert_exact", fromlist=[name]).assert_exact
     if name not in OURS:
         raise AttributeError(f"module {__name__} has no attribute {name}")
     import_ours("backends.before_numpy")  # BLAS kernels and threads

@@ -1,0 +1,202 @@
+"""assert_exact: right samplers pass, known faults of engines fail with the wrong text."""
+
+import random
+
+import numpy as np
+import pytest
+from command_line import ROOT, python
+
+from proof.assert_exact import assert_exact
+from proof.cases import BATCH_CASES, RULE_CASES, Case, rows
+from sampling import verify
+
+FEW = [case for case in RULE_CASES if case.name in ("K = 1", "zeros in p", "K = 2", "K = 3")]
+LOSERS = Case("losers", rows([0.1, 0.1, 0.5, 0.3]), rows([0.6, 0.2, 0.01, 0.19]), 1, 1)
+
+
+def residual(p, q):
+    rest = np.maximum(p - q, 0)
+    return rest / rest.sum() if rest.sum() > 0 else p
+
+
+def sample(p):
+    return int(np.random.choice(len(p), p=p / p.sum()))
+
+
+def right(draft, p, q):
+    for i, x in enumerate(draft):
+        if np.random.rand() >= p[i, x] / q[i, x]:
+            return i, sample(residual(p[i], q[i]))
+    return len(draft), sample(p[-1])
+
+
+def equals_a_sample(draft, p, q):
+    """Accepts where a sample of p is the draft: mlx-swift-lm#459, mlxcel#902 call that biased."""
+    for i, x in enumerate(draft):
+        if (token := sample(p[i])) != x:
+            return i, token
+    return len(draft), sample(p[-1])
+
+
+def test_right_rules_pass():
+    result = assert_exact(right, cases=FEW)
+    assert result["verdict"] == "exact" and not result["remarks"]
+    assert assert_exact(verify, cases=FEW)["verdict"] == "exact"
+
+
+def test_a_sample_that_equals_the_draft_is_exact_and_gains_fewer():
+    result = assert_exact(equals_a_sample, cases=FEW)
+    assert any("gains fewer tokens than verify" in remark for remark in result["remarks"])
+
+
+# ---------------------------------------------------------------- negative controls
+
+
+def one_number_for_coin_and_replacement(draft, p, q):
+    """vllm-ascend#16370: what refused the draft chooses its replacement, too."""
+    for i, x in enumerate(draft):
+        u = np.random.rand()
+        if u >= p[i, x] / q[i, x]:
+            return i, int(np.searchsorted(np.cumsum(residual(p[i], q[i]))[:-1], u, side="right"))
+    return len(draft), sample(p[-1])
+
+
+def noise_of_the_draft_again(target, draft_model, ids, n_tokens, K):
+    """vllm#54282: the Gumbel noise that drew the draft draws its replacement."""
+    text, log = list(ids), lambda p: np.log(np.maximum(p, 1e-300))
+    while len(text) < len(ids) + n_tokens:
+        q = draft_model(text)[-1]
+        noise = np.random.gumbel(size=len(q))
+        x = int(np.argmax(log(q) + noise))
+        p = target([*text, x])[-2:]
+        if np.random.rand() < p[0, x] / q[x]:
+            text += [x, sample(p[1])]
+        else:
+            text.append(int(np.argmax(log(residual(p[0], q)) + noise)))
+    return text[len(ids) :][:n_tokens]
+
+
+def block_rule_with_the_residual_of_tokens(draft, p, q, accept, sample):
+    """vllm-ascend#7808: accepted as a block, but replaced as the token rule does."""
+    w = [1.0]
+    for i, x in enumerate(draft):
+        w.append(min(1.0, w[-1] * p[i, x] / q[i, x]))
+    q = [*q, 0 * p[0]]
+    for t in reversed(range(len(w))):
+        S = np.maximum(w[t] * p[t] - q[t], 0).sum()
+        if w[t] == 1 or accept(S / (S + 1 - w[t])):
+            return t, sample(residual(p[t], q[t]))
+
+
+def ratio_with_another_q(draft, p, q):
+    """transformers#47932: q is not what the draft was sampled from."""
+    return right(draft, p, np.sqrt(q) / np.sqrt(q).sum(axis=-1, keepdims=True))
+
+
+def rows_share_their_coins(draft, p, q):
+    """A batch whose rows take one random number each place: each row alone is right."""
+    u, rounds = np.random.rand(len(draft[0])), []
+    for x, p_row, q_row in zip(draft, p, q):
+        ratios = p_row[range(len(x)), x] / q_row[range(len(x)), x]
+        refused = np.flatnonzero(u >= ratios)
+        n = refused[0] if len(refused) else len(x)
+        row = residual(p_row[n], q_row[n]) if len(refused) else p_row[n]
+        rounds.append([*x[:n], sample(row)])
+    return rounds
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        one_number_for_coin_and_replacement,
+        noise_of_the_draft_again,
+        block_rule_with_the_residual_of_tokens,
+        ratio_with_another_q,
+    ],
+)
+def test_known_faults_fail_with_the_wrong_text(rule):
+    with pytest.raises(AssertionError, match='(?s)WRONG.*Text ".*": yours .*, right '):
+        assert_exact(rule, cases=[LOSERS] if rule is noise_of_the_draft_again else FEW)
+
+
+def test_rows_that_share_their_coins_fail():
+    with pytest.raises(AssertionError, match="WRONG"):
+        assert_exact(rows_share_their_coins, cases=BATCH_CASES[:2], batch=True)
+
+
+class Hidden:
+    """Random numbers that cannot be followed."""
+
+    def __init__(self, zero=False):
+        self.rng, self.zero = random.SystemRandom(), zero
+
+    def rule(self, draft, p, q):
+        pick = lambda row: self.rng.choices(range(len(row)), row)[0]
+        for i, x in enumerate(draft):
+            u = 0.0 if self.zero and self.rng.random() < 0.05 else self.rng.random()
+            if not u * q[i, x] <= p[i, x]:
+                return i, pick(residual(p[i], q[i]))
+        return len(draft), pick(p[-1])
+
+
+def test_what_was_measured_fails_unless_that_is_asked_for():
+    with pytest.raises(AssertionError, match="(?s)NOT TOLD APART.*measured=True"):
+        assert_exact(Hidden().rule, cases=FEW[-1:])
+    with pytest.warns(UserWarning, match="would have shown"):
+        result = assert_exact(Hidden().rule, cases=FEW[-1:], measured=True)
+    assert result["verdict"] == "not told apart"
+
+
+def test_a_coin_of_zero_must_not_accept_what_p_forbids():
+    """sglang#35771, where u = 0 comes more often than once in 2**24."""
+    with pytest.raises(AssertionError, match="WRONG"):
+        assert_exact(Hidden(zero=True).rule, cases=FEW, measured=True)
+
+
+def test_settings_are_those_of_the_sampler():
+    def at_half(p):
+        return p**2 / (p**2).sum(axis=-1, keepdims=True)
+
+    def colder(draft, p, q):
+        return right(draft, at_half(p), at_half(q))
+
+    assert_exact(colder, cases=FEW, temperature=0.5)
+    assert_exact(colder, cases=FEW, to_probs=at_half)
+    with pytest.raises(AssertionError, match="WRONG"):
+        assert_exact(colder, cases=FEW)
+
+
+def test_another_form_is_refused():
+    with pytest.raises(ValueError, match=r"expected \(draft, p, q\)"):
+        assert_exact(lambda x: x)
+
+
+def test_it_needs_numpy_alone():
+    code = (
+        "import sys\n"
+        "for name in ('fire', 'regex', 'requests', 'tqdm', 'torch'): sys.modules[name] = None\n"
+        "from speculate import assert_exact\n"
+        "from speculate import proof, sampling\n"
+        "cases = proof.cases.RULE_CASES[:3]\n"
+        "print(assert_exact(sampling.verify, cases=cases)['verdict'])\n"
+    )
+    done = python("-c", code)
+    assert done.stdout == "exact\n", done.stderr
+
+
+def test_next_to_modules_with_our_names(tmp_path):
+    for name in ("utils", "main", "models", "proof", "sampling"):
+        (tmp_path / f"{name}.py").write_text("raise RuntimeError('not ours')")
+    test = tmp_path / "test_mine.py"
+    test.write_text(
+        "import numpy as np\n"
+        "from speculate import assert_exact\n"
+        "def mine(draft, p, q, accept, sample):\n"
+        "    return 0, sample(p[0])\n"
+        "def test_mine():\n"
+        "    assert_exact(mine)\n"
+        "test_mine()\n"
+    )
+    paths = f"sys.path[:] = [{str(tmp_path)!r}, *sys.path[1:], {str(ROOT)!r}]"
+    done = python("-c", f"import runpy, sys; {paths}; runpy.run_path({str(test)!r})")
+    assert done.returncode == 0, done.stderr
