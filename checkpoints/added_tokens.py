@@ -26,7 +26,7 @@ def read_added_tokens(
     new = [token for token in listed if token["content"] not in vocabulary and "id" in token]
     config = read_json(folder / "config.json", optional=True)
     n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
-    return tokens_of(vocabulary, known, folder) | new_tokens(new, n_rows, folder)
+    return tokens_in(vocabulary, known, folder) | new_tokens(new, n_rows, folder)
 
 
 def listed_tokens(path: Path) -> list[dict]:
@@ -62,7 +62,7 @@ def named_tokens(settings: dict) -> list[dict]:
     return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is false
 
 
-def tokens_of(vocabulary: dict[str, int], tokens: list[dict], folder: Path) -> dict[str, int]:
+def tokens_in(vocabulary: dict[str, int], tokens: list[dict], folder: Path) -> dict[str, int]:
     """Those of the listed tokens that are found whole, with the vocabulary's ids. Warns of those
     that take spaces around them: they are text like any other.
     """

@@ -43,7 +43,8 @@ def repository(name: str) -> str | None:
 
 def find_cached(name: str) -> Path | None:
     """The folder of an "owner/name" in Hugging Face's cache on this machine, or None. One that
-    lacks files is passed over with a warning.
+    lacks files is passed over with a warning. The cache is where HF_HUB_CACHE, HF_HOME or
+    XDG_CACHE_HOME say, of the environment, else in ~/.cache.
     """
     caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     home = Path(os.environ.get("HF_HOME") or caches / "huggingface")

@@ -39,7 +39,8 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 def weights_files(folder: Path) -> list[Path]:
     """The files with the weights of a folder: one, or all shards, or TensorFlow's index and data.
-    All but the first may be missing. Raises ValueError if there are none.
+    Shards and data may be missing. Raises ValueError if there is none of these, and for a damaged
+    index of shards.
     """
     if not any((folder / name).is_file() for name in WEIGHTS):
         from checkpoints.formats import tf_checkpoint  # here: few folders have such files
@@ -55,7 +56,9 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def problem_with(folder: Path) -> str:
-    """What a folder lacks first, in words; "" if it has all files of a model."""
+    """What a folder lacks first, in words; "" if it has all files of a model. Only an index of
+    shards is looked into.
+    """
     try:
         files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
     except ValueError as error:

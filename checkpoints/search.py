@@ -11,8 +11,8 @@ from checkpoints.registry import INCLUDED, MODELS_DIR, OWNER_AND_NAME
 
 
 def locate(name: str, models_dir: str | Path) -> Path | None:
-    """The folder of a model, complete or not; None if there is none. name: in models_dir, of an
-    included model, a path, or an "owner/name" that was downloaded.
+    """The folder of a model, complete or not; None if there is none. name: in models_dir, else of
+    an included model, else a path, else an "owner/name" that was downloaded into models_dir.
     """
     inside, path = Path(models_dir) / name, Path(name)
     # text with a separator, "." and ".." name no model in a models directory
@@ -27,7 +27,7 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     """The folder of a model, which may lack files; also in Hugging Face's cache. A missing model is
     downloaded into models_dir if `download` is True.
 
-    name: in models_dir, of an included model, a path, or an "owner/name" of Hugging Face. Raises
+    name: as `locate` takes it; or a size, or a name of Hugging Face, such as 124M or gpt2. Raises
     ValueError, which says what to do, if there is no such model.
     """
     folder = locate(name, models_dir)

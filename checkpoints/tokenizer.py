@@ -29,8 +29,8 @@ Merges = list[tuple[str, ...]]
 
 def load_encoder(folder: Path) -> Encoder:
     """Read the tokenizer of a folder. A text ends at the eos_token_id of generation_config.json,
-    else at that of config.json, else at <|endoftext|>. Warns of settings that are ignored. Raises
-    ValueError if files are missing, damaged or of another tokenizer, and if merges are missing.
+    else at that of config.json, else at <|endoftext|>. Warns of tokens and settings that are left
+    out. Raises ValueError if files or merges are missing, damaged, or of another tokenizer.
     """
     vocabulary, merges, added = read_tokenizer(folder)
     ends = end_ids(folder, len(vocabulary | added))
@@ -45,8 +45,9 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]]:
-    """(vocabulary, merges, added tokens) of a folder, as an Encoder takes them. Raises ValueError
-    for what is missing or damaged, and for what would make other ids of a prompt.
+    """(vocabulary, merges, added tokens) of a folder, as an Encoder takes them. Warns of added
+    tokens that are left out. Raises ValueError for what is missing or damaged, and for settings
+    that would make other ids of a prompt.
     """
     require_plain_settings(folder / "config.json")
     require_plain_settings(folder / "tokenizer_config.json")
@@ -91,7 +92,9 @@ def read_merges(path: Path) -> Merges:
 
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
-    """The ids that end a text, as the folder states them; None if it does not."""
+    """The ids that end a text, as generation_config.json states them, else config.json; None if
+    neither does. Ids of no token are passed over.
+    """
     for name in ("generation_config.json", "config.json"):
         stated = read_json(folder / name, optional=True).get("eos_token_id")
         ids = stated if isinstance(stated, list) else [stated]

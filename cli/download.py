@@ -6,7 +6,8 @@ from checkpoints.search import find_folder
 
 
 def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
-    """Fetch models from Hugging Face, unless its cache on this machine has them.
+    """Fetch models from Hugging Face, unless its cache on this machine has them. Prints the folder
+    and the size of each.
 
     Give sizes (82M, 124M, 355M, 774M, 1558M) or repositories of GPT-2s (owner/name). An interrupted
     download goes on where it stopped. HF_ENDPOINT, in the environment, sets a mirror.
