@@ -33,7 +33,7 @@ PAUSE = 1200  # more looks after it has rung, slower ones: 3 to 9 microseconds t
 
 CREDIT = 0.005  # seconds of gains, at most, that are kept against losses
 ALONE = 20  # for this many times as long as was lost, calls compute alone: then they try again
-MOST_LOST = 0.05  # seconds that count of a loss: a program that was stopped for hours tries soon
+MOST_LOST = 0.02  # seconds that count of a loss: a program that was stopped for hours tries soon
 
 clock = time.perf_counter
 # seconds that this thread was on a core; where that clock is coarse, as on Windows, all seconds
