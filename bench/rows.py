@@ -62,7 +62,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
     withheld = {
-        "speedup": why_no_speedup(intervals["speedup"], bug),
+        "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
         "verify_cost": why_no_verify_cost(figures["verify_cost"]),
         "predicted": why_no_prediction(runs, K, figures["verify_cost"]),
     }
@@ -120,11 +120,17 @@ def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -
 # ---------------------------------------------------------------- what is withheld
 
 
-def why_no_speedup(interval: tuple[float, float] | None, bug: bool) -> str | None:
+def why_no_speedup(
+    interval: tuple[float, float] | None, bug: bool, tokens_per_pass: float
+) -> str | None:
     """Return why a speedup must not be published; None if it may be."""
     if bug:
         return "greedy texts differ, and rounding does not explain it: a bug"
-    return None if interval else "too few prompts, or batches of them, for an interval"
+    if interval is None:
+        return "too few prompts, or batches of them, for an interval"
+    if interval[0] > tokens_per_pass:  # no pass takes less time than one over a single row
+        return "above the tokens per pass: other programs kept the machine busy"
+    return None
 
 
 def why_no_verify_cost(v: float | None) -> str | None:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
-from cli import show
+from cli import show, trace
 from cli.command import ERRORS, flags_of, print_error, read, say
 from cli.help import unknown
 from decoding.decode import DECODERS, begin, decode, encode_prompt, options_of, pair_of
@@ -93,7 +93,7 @@ def continue_text(settings: dict[str, Any], prompt: str) -> None:
     ids, options = encode_prompt(prompt, encoder, target), options_of(settings)
     for decoder in DECODERS if settings["mode"] == "both" else (settings["mode"],):
         traced = settings["trace"] and decoder == "speculative"
-        watch = partial(show.trace if traced else show.stream, encoder, prompt)
+        watch = partial(trace.trace if traced else show.stream, encoder, prompt)
         rounds = begin(decoder, target, draft_model, encoder, ids, **options)
         result = decode(rounds, encoder, watch)
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "

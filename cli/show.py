@@ -1,27 +1,16 @@
-"""What is printed of a text. `text`, `stream` and `trace` are generators: they pass the Rounds of a
-loop on, and show them.
+"""What is printed of a text. `text` and `stream`, and `trace` in trace.py, are generators: they
+pass the Rounds of a loop on, and show them.
 """
 
-import os
-import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
 from tqdm import tqdm
 
-from cli.command import printable
 from decoding.decode import decode
 from encoder import Encoder
 from sampling import Round
-
-# {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
-SOURCES = {
-    "draft": ("accepted draft", "", "|", "32"),
-    "correction": ("correction", "[", "]", "1;31"),
-    "bonus": ("bonus", "(", ")", "1;34"),
-    "target": ("target alone", "{", "}", "1;33"),
-}
 
 
 def progress(rounds: Iterator[Round]) -> Iterator[Round]:
@@ -50,32 +39,6 @@ def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[
     print(opening + decode([], final=True))
 
 
-def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print a line for each round, with every token marked by where it came from; then the text."""
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
-    decode = encoder.incremental_decoder()
-
-    def paint(text: str, colour: str) -> str:
-        return f"\x1b[{colour}m{text}\x1b[0m" if coloured else text
-
-    def mark(text: str, source: str) -> str:
-        _, before, after, colour = SOURCES[source]
-        return paint(f"{before}{printable(text)}{after}", colour)
-
-    print("round  accepted  text    " + "  ".join(mark(SOURCES[s][0], s) for s in SOURCES))
-    ids: list[int] = []
-    for n, this_round in enumerate(rounds):
-        ids += this_round.tokens
-        if this_round.tokens:  # the prefill has none
-            pairs = zip(this_round.tokens, this_round.sources)
-            line = "".join(mark(decode([token]), source) for token, source in pairs)
-            for token in this_round.draft[this_round.accepted : this_round.examined]:
-                line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")
-            print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
-        yield this_round
-    print(f"{opening}{encoder.decode(encoder.without_end(ids))}")
-
-
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -84,8 +47,9 @@ def first_text(
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)
-    traced = flags["trace"] and decoder == "speculative"
-    watch = trace if traced else stream if flags["stream"] else text
+    watch = stream if flags["stream"] else text
+    if flags["trace"] and decoder == "speculative":
+        from cli.trace import trace as watch
     title = f"{decoder.capitalize()} Decode"
     print(f"{title}\n{'-' * len(title)}")
     result = decode(rounds, encoder, partial(watch, encoder, f"Text = {flags['prompt']}"))

@@ -6,7 +6,7 @@ import sys
 import pytest
 from toys import tiny_vocabulary
 
-from cli import show
+from cli import show, trace
 from encoder import Encoder
 from sampling import Round
 
@@ -34,7 +34,7 @@ def trace_lines(out):
 
 
 def test_every_source_has_its_mark(printed):
-    out = printed(show.trace, ("ab", "az", 1), ("xyz", "xy", 2), ("c", "", 0), ("d", "dvw", 1))
+    out = printed(trace.trace, ("ab", "az", 1), ("xyz", "xy", 2), ("c", "", 0), ("d", "dvw", 1))
     assert out.splitlines()[0].endswith("accepted draft|  [correction]  (bonus)  {target alone}")
     assert trace_lines(out) == [
         '    1       1/2  a|[b]  not "z"',
@@ -48,7 +48,7 @@ def test_every_source_has_its_mark(printed):
 def test_a_character_may_be_split_over_tokens_and_rounds(printed):
     first, *middle, last = ENCODER.encode("é日")
     rounds = ([first], "", 0), (middle, middle[:2], 2), ([last], "", 0), ([first], "", 0)
-    pieces = [line[17:] for line in trace_lines(printed(show.trace, *rounds))]
+    pieces = [line[17:] for line in trace_lines(printed(trace.trace, *rounds))]
     assert pieces == ["{}", "é||()", "{日}", "{}"]
     for watch in (show.stream, show.text):
         assert printed(watch, *rounds) == "Text = é日\ufffd\n"
@@ -61,20 +61,20 @@ def test_the_end_of_a_text_is_not_shown(printed):
 
 def test_a_trace_cannot_break_lines_or_command_the_terminal(printed):
     rounds = [(c, c, 0) for c in "\n\x1b[2J\t"] + [("\u202e", "\u202e", 2)]
-    *lines, text = printed(show.trace, *rounds).split("\nText = ")
+    *lines, text = printed(trace.trace, *rounds).split("\nText = ")
     assert all(line.isprintable() for line in "".join(lines).splitlines())
     assert r"\x1b" in lines[0] and r"\u202e" in lines[0]
 
 
 def test_colour_is_for_terminals_that_want_it(printed, monkeypatch):
     rounds = ("ab", "a", 1), ("c", "d", 0)
-    plain, coloured = (printed(show.trace, *rounds, terminal=one) for one in (False, True))
+    plain, coloured = (printed(trace.trace, *rounds, terminal=one) for one in (False, True))
     assert "\x1b" not in plain and "\x1b[32m" in coloured
     # the marks stay: colour is never the only sign
     assert re.sub(r"\x1b\[[\d;]*m", "", coloured) == plain
     assert coloured.count("\x1b[0m") == coloured.count("\x1b[") / 2
     monkeypatch.setenv("NO_COLOR", "1")
-    assert printed(show.trace, *rounds, terminal=True) == plain
+    assert printed(trace.trace, *rounds, terminal=True) == plain
 
 
 def test_a_stream_is_flushed_round_by_round(capsys):

@@ -1,0 +1,43 @@
+"""What --trace prints: the rounds of a text, every token marked by where it came from."""
+
+import os
+import sys
+from collections.abc import Iterator
+
+from cli.command import printable
+from encoder import Encoder
+from sampling import Round
+
+# {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
+SOURCES = {
+    "draft": ("accepted draft", "", "|", "32"),
+    "correction": ("correction", "[", "]", "1;31"),
+    "bonus": ("bonus", "(", ")", "1;34"),
+    "target": ("target alone", "{", "}", "1;33"),
+}
+
+
+def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
+    """Print a line for each round, with every token marked by where it came from; then the text."""
+    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
+    decode = encoder.incremental_decoder()
+
+    def paint(text: str, colour: str) -> str:
+        return f"\x1b[{colour}m{text}\x1b[0m" if coloured else text
+
+    def mark(text: str, source: str) -> str:
+        _, before, after, colour = SOURCES[source]
+        return paint(f"{before}{printable(text)}{after}", colour)
+
+    print("round  accepted  text    " + "  ".join(mark(SOURCES[s][0], s) for s in SOURCES))
+    ids: list[int] = []
+    for n, this_round in enumerate(rounds):
+        ids += this_round.tokens
+        if this_round.tokens:  # the prefill has none
+            pairs = zip(this_round.tokens, this_round.sources)
+            line = "".join(mark(decode([token]), source) for token, source in pairs)
+            for token in this_round.draft[this_round.accepted : this_round.examined]:
+                line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")
+            print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
+        yield this_round
+    print(f"{opening}{encoder.decode(encoder.without_end(ids))}")
