@@ -114,7 +114,7 @@ function showRule({p, q, u, id, kind}) {
     make("li", "The guess stays with probability ", make("b", "min(1, p / q)", isGuess && ` = ${ratio.toFixed(2)}`), ": always where the large model says it at least as often. ",
       isGuess && u !== null && [make("span.die", {role: "img", "aria-label": `a bar from 0 to 1, green up to ${ratio.toFixed(2)}; the die is at ${u.toFixed(2)}`},
         make("i.accepted", {style: width(ratio)}), make("i.rejected", {style: width(1 - ratio)}), make("b", {style: {left: share(u)}})),
-      `The die, anywhere from 0 to 1, fell at ${u.toFixed(2)}: ${isByChance(state.base) ? "" : "by chance, "}${stays ? "the guess stays" : "it is replaced"}.`]),
+      `The die, anywhere from 0 to 1, fell at ${u.toFixed(2)}, ${stays ? "below" : "not below"} ${ratio.toFixed(2)}: ${isByChance(state.base) ? "" : "by chance, "}${stays ? "the guess stays" : "it is replaced"}.`]),
     make("li", "Else a replacement is drawn from ", make("b", "norm(max(0, p − q))"), ", what the small model says too seldom. So each word comes up as often as from the large model alone."));
 }
 
