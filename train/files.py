@@ -1,7 +1,8 @@
 """Students by name, and the files in which they begin and end."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save
 from torch import nn
 
-from checkpoints.files import blame, sha256_of
-from checkpoints.folder import read_config, weights_files
+from checkpoints.files import sha256_of
+from checkpoints.folder import read_config, tokenizer_files, weights_files
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from cli.output import named
@@ -47,7 +48,7 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     path = Path(word)
     if path.suffix == ".safetensors" and path.stem in kinds:
         module = kinds[path.stem](config)
-        with blame(path, f"expected a head of {target.name}"):
+        with reading(path, f"expected the file of a head of {target.name}"):
             module.load_state_dict({k: v.float() for k, v in load_file(path).items()})
         return Student(path.stem, module, version_of([path]))
     folder = find_folder(word)
@@ -86,6 +87,15 @@ def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
 # ---------------------------------------------------------------- on disk
 
 
+@contextmanager
+def reading(path: Path, advice: str) -> Iterator[None]:
+    """In the block, whatever goes wrong becomes a ValueError of one line: the path, and advice."""
+    try:
+        yield
+    except Exception as error:  # torch's errors are many, and long
+        raise ValueError(f"{path}: cannot be read, {type(error).__name__}; {advice}") from error
+
+
 def version_of(files: Iterable[Path]) -> str:
     """The first digits of a hash, which tell files from others of their names."""
     return sha256_of(files)[:8]
@@ -117,8 +127,8 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
     of another folder. The output head is not written, because it is the token embedding.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
-    for name in ("vocab.json", "merges.txt"):
-        write(folder / name, (source / name).read_bytes())
+    for path in tokenizer_files(source):
+        write(folder / path.name, path.read_bytes())
     write(folder / "config.json", model.config.to_json_string().encode())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from train.files import write
+from train.files import reading, write
 from train.learning import move, new_optimizers, rate_at
 
 ROUND = 200  # steps from a checkpoint to the next
@@ -37,8 +37,9 @@ def memory_named() -> Iterator[None]:
 
 
 def open_run(folder: str, device: str) -> Path:
-    """The folder of a new run, or of one to resume. Raises ValueError if it holds anything else:
-    nothing but a run's own results is ever replaced.
+    """The folder of a new run, or of one to resume; sets the precision of torch's products for the
+    device. Raises ValueError if the folder holds anything else, as nothing but a run's own results
+    is ever replaced, and if there is no such device.
     """
     path = Path(folder)
     if path.exists() and not (path / STATE).is_file() and (path.is_file() or any(path.iterdir())):
@@ -57,15 +58,12 @@ def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
     path = folder / STATE
     if not path.exists():
         return 0
-    try:
+    with reading(path, "delete it, and the run begins anew"):
         saved = torch.load(path, weights_only=True, map_location="cpu")
         step, known = saved["step"], saved["identity"]
         if known == identity:
             for part, state in zip(parts, saved["states"], strict=True):
                 part.load_state_dict(state)
-    except Exception as error:
-        problem = f"cannot be read, {type(error).__name__}; delete it, and the run begins anew"
-        raise ValueError(f"{path}: {problem}") from error
     for name, value in identity.items():
         if known.get(name) != value:
             other = f"its run has {name} {known.get(name)!r}, not {value!r}"

@@ -70,6 +70,7 @@ def continued(
     """Let a teacher continue texts: sampled at temperature 1, or greedily without a generator."""
     past, text, unread = DynamicCache(), openings, openings
     while text.shape[1] < n_seq:
+        # versions of transformers have other names for the cache, the second argument
         read = teacher.transformer(unread, past, use_cache=True)
         logits = teacher.lm_head(read.last_hidden_state[:, -1])
         if rng:  # the argmax of logits + Gumbel noise is a sample

@@ -27,6 +27,7 @@ from decoding.heads import load_head
 for package in ("torch", "transformers", "safetensors", "tokenizers"):
     pytest.importorskip(package)
 
+import tokenizers  # noqa: E402
 import torch  # noqa: E402
 
 from train import files, learning, run, students, texts, train  # noqa: E402
@@ -297,6 +298,16 @@ def test_a_finished_run_goes_on_with_more_steps(places, tmp_path, monkeypatch):
     assert steps == [0, 1, 2] and results[0] != results[1] == results[2]
 
 
+def test_a_vocabulary_in_one_file_comes_with_the_model(places, folder, tmp_path):
+    vocabulary = [folder / "vocab.json", folder / "merges.txt"]
+    expected = load_encoder(folder)
+    tokenizers.ByteLevelBPETokenizer(*map(str, vocabulary)).save(str(folder / "tokenizer.json"))
+    for path in vocabulary:
+        path.unlink()
+    train.target(*places, **words_of(tmp_path)["target"])
+    assert load_encoder(tmp_path / "made") == load_encoder(folder) == expected
+
+
 def retrained(tmp_path, places, flags):
     path = Path(flags["students"], "model.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
@@ -358,7 +369,7 @@ def test_a_damaged_checkpoint_is_named(places, tmp_path, damaged):
     else:
         whole = checkpoint.read_bytes()
         checkpoint.write_bytes(whole[: len(whole) // 2] if damaged == "cut" else damaged)
-    with pytest.raises(ValueError, match=f"{checkpoint.name}: cannot be read.*; delete it"):
+    with pytest.raises(ValueError, match=f"{checkpoint.name}: .*; delete it, and the run"):
         train.target(*places, **flags | {"steps": 2})
 
 
