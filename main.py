@@ -78,6 +78,7 @@ def generate(
         chat        continue prompts as you type them
         play        watch both decoders on a page in the browser
         prove       judge whether your sampler keeps the distribution
+        cases       write cases for a sampler in another language, to be judged by prove
         mistakes    see known mistakes at work
         benchmark   measure drafts, values of K, temperatures, batches
         replay      count the tokens that drafts would get right in recorded texts
@@ -147,6 +148,7 @@ COMMANDS: dict[str, Callable | str] = {
     "chat": "cli.chat",
     "play": "page.play",
     "prove": "proof.command",
+    "cases": "proof.json_cases",
     "mistakes": "proof.mistakes",
     "benchmark": "bench.benchmark",
     "replay": "bench.replay",

@@ -10,6 +10,7 @@ from threading import Timer
 from time import monotonic
 from typing import Any, Literal
 
+from .json_cases import judge_answers
 from .prove import summary
 from .words import describe
 
@@ -42,6 +43,7 @@ def prove(
         python main.py prove mine.py                 its only rule or loop, or verify or speculative
         python main.py prove mine.py:my_sampler      any function of a file, or Class.method
         python main.py prove transformers            a known program, if it is installed
+        python main.py prove answers.jsonl           one in another language (python main.py cases)
 
     A rule is a function (draft, p, q): K drafted tokens, p [K + 1, n_vocab], q [K, n_vocab]. It
     returns (how many are accepted, the next token), or a list of the round's tokens. With --batch
@@ -75,6 +77,8 @@ def prove(
         results = judged(program, settings)
     elif adapter.exists():
         results = judged(str(adapter), settings)
+    elif program.endswith(".jsonl"):
+        results = [judge_answers(Path(program)) | dict(version=VERSION, settings=settings)]
     else:
         known = ", ".join(sorted(path.stem[6:] for path in ADAPTERS.glob("judge_*.py")))
         known = known or "the programs in docs/referee of a checkout"

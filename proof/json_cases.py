@@ -1,0 +1,82 @@
+"""Cases as JSON lines, for samplers that are not Python: python main.py cases FILE.jsonl
+
+The program in another language reads a round from each line, {"draft": [K tokens], "p": [K + 1
+rows], "q": [K rows]}, and writes a line with the tokens of its round, {"tokens": [1 to K + 1
+tokens]}, in the same order. `python main.py prove ANSWERS.jsonl` judges these as real runs.
+"""
+
+import json
+from collections.abc import Iterator
+from math import inf
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from .cases import RULE_CASES
+from .enumerate import RealBranch
+from .forms import drafted, rule_text
+from .prove import ALPHA, Trial, after_real_runs, entry, summary
+
+CASES = [case for case in RULE_CASES if case.rounds == 1 and case.K]
+
+
+def rng_of(turn: int, case: int) -> np.random.Generator:
+    """The generator that drafts a round, when it is written and when its answer is judged."""
+    return np.random.default_rng([turn, case])
+
+
+def cases(file: str, *, runs: int = 2_000) -> None:
+    """Write rounds for a sampler in another language to a new file, one a line: draft, p and q. It
+    answers each with a line {"tokens": [...]}; `prove ANSWERS.jsonl` judges the answers.
+
+        python main.py cases cases.jsonl
+        my_sampler < cases.jsonl > answers.jsonl
+        python main.py prove answers.jsonl
+
+    Flags:
+        runs: of each case
+    """
+    with open(file, "x", encoding="utf-8") as lines:
+        for turn in range(runs):
+            for i, case in enumerate(CASES):
+                draft, p, q = drafted(case, (), RealBranch(rng=rng_of(turn, i)))
+                line = dict(case=case.name, draft=draft, p=p.tolist(), q=q.tolist())
+                lines.write(json.dumps(line) + "\n")
+
+
+def judge_answers(file: Path) -> dict[str, Any]:
+    """Judge the answers to all rounds, in the order of `cases`. Returns what `prove` returns.
+    Raises OSError without a file, ValueError for lines that are no answers, or not enough.
+    """
+    started, answers = monotonic(), [*read_answers(file)]
+    if not answers or len(answers) % len(CASES):
+        expected = f"one for each line of `python main.py cases`, a multiple of {len(CASES)}"
+        raise ValueError(f"{file}: {len(answers)} answers: expected {expected}")
+    remaining = iter(answers)
+    trials = [
+        Trial(rule_text, lambda *_, branch: next(remaining), case, ALPHA / len(CASES), None)
+        for case in CASES
+    ]
+    for turn in range(len(answers) // len(CASES)):
+        for i, trial in enumerate(trials):
+            trial.rng = rng_of(turn, i)
+            trial.run(inf)
+    why = "it ran elsewhere, only its answers are known"
+    results = [entry(trial.case) | dict(measured=trial.found(), problem=why) for trial in trials]
+    tried = [(trial, result, trial.bet.runs) for trial, result in zip(trials, results)]
+    verdict = after_real_runs(tried, results, "")
+    return summary(file.name, *verdict, results, monotonic() - started)
+
+
+def read_answers(file: Path) -> Iterator[list[int]]:
+    """Yield the tokens of each line. Raises ValueError for one that is no answer."""
+    for n, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+        try:
+            tokens = json.loads(line)["tokens"]
+            assert isinstance(tokens, list)
+        except (ValueError, KeyError, TypeError, AssertionError):
+            expected = 'expected {"tokens": [...]}'
+            raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}") from None
+        yield tokens
