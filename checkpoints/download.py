@@ -117,7 +117,7 @@ def fetch(folder_url: str, path: Path) -> None:
     Raises Missing if the server does not have the file, ValueError if no attempt succeeded, which
     names the server, and OSError, which names the file, for an error of the disk.
     """
-    host, was_reached = urlsplit(folder_url).hostname, False
+    was_reached = False
     for wait in (*WAITS, None):
         if path.is_file():
             return
@@ -131,6 +131,7 @@ def fetch(folder_url: str, path: Path) -> None:
         except OSError as error:  # of the disk: if it is full, that names no file
             error.filename = error.filename2 or error.filename or str(path)
             raise
+        host = urlsplit(folder_url).hostname  # without a password
         if not was_reached and wait != WAITS[0]:  # the second attempt
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if wait is None:

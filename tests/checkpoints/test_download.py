@@ -318,6 +318,11 @@ def test_credentials_are_not_in_errors(sources, run, monkeypatch, models, host):
     assert not models.exists()  # nor is an empty folder left
 
 
+def test_an_address_that_is_none_is_blamed_on_its_variable(run, monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://[::1")
+    assert_refused(run("download", "82M"), "at HF_ENDPOINT", "expected the address of a mirror")
+
+
 @pytest.mark.parametrize("words, said", [
     ([], "error: download: expected sizes"),
     (["3B"], "error: download '3B': expected sizes"),
