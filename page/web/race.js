@@ -74,7 +74,7 @@ function drawLane(lane, run) {
   lane.says = make("span");
   lane.large = pipe("of-target", make("b", lane.says));
   lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", make("span.wide", `small model${small < large ? `, ${rounded(large / small, 2)} × smaller,` : ""} `), "guesses")));
-  lane.rows = make("div.places");
+  lane.rows = make(lane.places > 7 ? "div.places.many" : "div.places");
   lane.strip = make("div.strip", lane.deliveries.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
@@ -135,7 +135,7 @@ function showLane(lane, time) {
   lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
   lane.flag.classList.toggle("room", time < lane.end);
   const group = lane.groups[Math.max(0, done - 1)]; // a long text runs along
-  lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.offsetTop - lane.text.clientHeight;
+  lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.clientHeight;
 }
 
 function showMoment(time) {
