@@ -2,8 +2,8 @@
 
 import json
 import warnings
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Generator
+from contextlib import closing
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -69,35 +69,25 @@ def batch(
     the seed, the others seeds made from it, each in its line.
 
     Flags, and those of generate:
-        out: the file to append to; without it, the lines are printed. A name of a model in it
-            stands for the same model in every run
+        out: the file to append to; without it, the lines are printed
         batch_size: how many prompts to decode together
         cluster: local:N, N worker processes here; or the address of a Dask scheduler
     """
     flags = dict(locals())
     require_at_least(1, batch_size=batch_size)
-    require_at_least(0, seed=seed)
-    options_of(flags)  # refuses a temperature, top_k or top_p that cannot be used
+    options_of(flags)  # refuses what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
     done = finished(Path(out), jobs) if out else []
     write: Callable = line_writer(out) if out else partial(print, flush=True)
-    # a group that was begun is decoded again as it was: other passes would round otherwise
-    n_again = len(done) % batch_size if len(done) < len(jobs) else 0
-    groups = [jobs[i : i + batch_size] for i in range(len(done) - n_again, len(jobs), batch_size)]
     # a folder that was not named stays here: each machine of a cluster has its own
     work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
     weights = done[0].get("weights") if done else None
     n_refused = sum("error" in line for line in done)
-    with ExitStack() as stack:
-        map_groups: Callable = map
-        if cluster:
-            from cli.cluster import connect  # Dask
-
-            map_groups = stack.enter_context(connect(cluster))
-        bar = stack.enter_context(tqdm(total=len(jobs), initial=len(done), disable=None))
-        for line in islice(chain.from_iterable(map_groups(work, groups)), n_again, None):
+    lines = new_lines(jobs, len(done), batch_size, work, cluster)
+    with closing(lines), tqdm(total=len(jobs), initial=len(done), disable=None) as bar:
+        for line in lines:
             weights = weights or line["weights"]
             if line["weights"] != weights:
                 models = f"{target_model_size} or {draft_model_size}"
@@ -145,6 +135,24 @@ def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))
     return done
+
+
+def new_lines(
+    jobs: list[dict[str, Any]], n_done: int, batch_size: int, work: Callable, cluster: str
+) -> Generator[dict[str, Any], None, None]:
+    """Yield the lines of the jobs after the first n_done, in their order: those that work(jobs)
+    returns for groups of batch_size, here or on the workers of a cluster.
+    """
+    # a group that was begun is decoded again as it was: other passes would round otherwise
+    n_again = n_done % batch_size if n_done < len(jobs) else 0
+    groups = [jobs[i : i + batch_size] for i in range(n_done - n_again, len(jobs), batch_size)]
+    if not cluster:
+        yield from islice(chain.from_iterable(map(work, groups)), n_again, None)
+        return
+    from cli.cluster import connect  # Dask
+
+    with connect(cluster) as map_groups:
+        yield from islice(chain.from_iterable(map_groups(work, groups)), n_again, None)
 
 
 @lru_cache(maxsize=1)  # as the models are, in a worker

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -119,6 +120,14 @@ def test_workers_of_a_cluster_find_it(wheel, tmp_path):
     (tmp_path / "prompts.txt").write_text("Once upon a time\n")
     cluster = "--cluster=local:1", "--n_tokens_to_generate=3"
     assert call(wheel.scripts / "speculate", "batch", "prompts.txt", *cluster, cwd=tmp_path)
+
+
+def test_models_of_a_user_are_kept_outside(wheel, tmp_path):
+    where = "from speculate.checkpoints.registry import MODELS_DIR as m; print(m)"
+    folder = call(wheel.scripts / "python", "-c", where, cwd=tmp_path).strip()
+    assert Path(folder).parts[-2:] == ("speculate", "models")
+    assert wheel.scripts.parent not in Path(folder).parents
+    assert "17M" in call(wheel.scripts / "speculate", "check", "17M", cwd=tmp_path)  # is included
 
 
 def test_it_and_modules_of_the_same_names_never_meet(place, tmp_path):

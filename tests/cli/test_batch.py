@@ -236,7 +236,8 @@ def test_a_named_pipe_gets_every_line(batch, file, out, pair, tmp_path):
     "flags, said",
     [
         ("--batch_size=0", "--batch_size 0: expected 1 or more"),
-        ("--seed=-1", "--seed -1: expected 0 or more"),
+        ("--K=0", "K = 0: expected 1 or more"),
+        ("--seed=-1", "seed -1: expected 0 or more"),
         ("--target_model_size=9B", "9B"),
         ("--target_model_size=huge", "the largest logit is NaN or infinite: expected"),
     ],
