@@ -117,7 +117,6 @@ for (const link of $("links").children) link.hidden = link.href.includes("OWNER"
 
 // ---------------------------------------------------------------- tables, buttons, sliders
 
-const swatch = kind => make("span.swatch." + kind);
 const button = (text, id, click) => make("button", {type: "button", id, click}, text);
 
 // Of a group of buttons, one looks pressed: the i-th, or none.
