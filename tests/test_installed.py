@@ -54,6 +54,22 @@ def verify(draft, p, q):
 """
 
 
+ASSERTED = """
+import sys
+
+for name in ("fire", "regex", "requests", "tqdm", "torch"):
+    sys.modules[name] = None  # as if it were not installed
+
+import pytest
+from rule import verify
+from speculate import assert_exact
+
+assert_exact(verify)
+with pytest.raises(AssertionError, match="WRONG"):
+    assert_exact(lambda draft, p, q: (len(draft), 0))
+"""
+
+
 def call(*command, cwd):
     options = {"capture_output": True, "text": True, "timeout": 300, "env": ENVIRONMENT}
     done = subprocess.run([*map(str, command)], cwd=cwd, **options)
@@ -133,6 +149,12 @@ def test_models_of_a_user_are_kept_outside(wheel, tmp_path):
 def test_it_and_modules_of_the_same_names_never_meet(place, tmp_path):
     (tmp_path / "user.py").write_text(USER)
     assert call(place.scripts / "python", "user.py", cwd=tmp_path) == "3\n"
+
+
+def test_the_referee_needs_numpy_alone(wheel, tmp_path):
+    (tmp_path / "rule.py").write_text(RULE)
+    (tmp_path / "user.py").write_text(ASSERTED)
+    call(wheel.scripts / "python", "user.py", cwd=tmp_path)
 
 
 def test_it_has_types(place, tmp_path):
