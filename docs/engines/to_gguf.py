@@ -50,7 +50,7 @@ def add_tokenizer(file, vocabulary, merges, added, end, token_types):
     symbols = vocabulary | added
     tokens = sorted(symbols, key=symbols.get)
     kinds = {True: token_types.NORMAL, False: token_types.USER_DEFINED}
-    types = [kinds[token in vocabulary] for token in tokens]
+    types = [kinds[token not in added] for token in tokens]
     if end is not None:
         types[end] = token_types.CONTROL
         file.add_bos_token_id(end)

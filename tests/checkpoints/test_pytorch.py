@@ -151,13 +151,13 @@ def test_a_huge_list_of_tensors_is_not_read(path):
 
 @pytest.mark.parametrize("old", [False, True])
 def test_a_damaged_file_loads_right_or_not_at_all(path, old):
-    """Every truncation, and a thousand changes of a byte before the numbers begin."""
+    """Truncations, and changes of a byte before the numbers begin, at random."""
     torch_files.save(path, TENSORS, old)
     raw, rng = path.read_bytes(), np.random.default_rng(0)
-    for end in rng.integers(len(raw), size=200):
+    for end in rng.integers(len(raw), size=80):
         path.write_bytes(raw[:end])
         refusal(lambda: [x.read(np.float32) for x in read_table(path).values()])
-    for i in rng.integers(raw.index(X.tobytes()), size=1000):
+    for i in rng.integers(raw.index(X.tobytes()), size=300):
         path.write_bytes(raw[:i] + bytes([rng.integers(256)]) + raw[i + 1 :])
         try:
             for tensor in read_table(path).values():
