@@ -91,7 +91,8 @@ def batch(
             weights = weights or line["weights"]
             if line["weights"] != weights:
                 models = f"{target_model_size} or {draft_model_size}"
-                raise ValueError(f"{models} has changed since the lines before; use another --out")
+                problem = f"{models} has other weights than for the lines before"
+                raise ValueError(f"{problem}; give another --out, or every machine the same models")
             write(json.dumps(line))
             n_refused += "error" in line
             bar.update()
