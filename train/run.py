@@ -88,7 +88,7 @@ def train(
     each model. losses yields a loss for each model
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
-    parts = [*models, *(one for both in optimizers for one in both)]
+    parts: list[Any] = [*models, *(one for both in optimizers for one in both)]
     step = resume(folder, identity, parts)
     bar = tqdm(total=steps, initial=step, mininterval=5)
     while step < steps:
