@@ -283,26 +283,27 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
     batch_case("three rows", *(row_case(random_model(n, 2), Q_OF_2) for n in (3, 4, 5))),
 ]
 
-# 200 tokens: five heavy ones, with large numbers, five of medium weight, and rare ones, less likely
-# than 1e-3; a round of eight seldom ends early
-HEAVY, MEDIUM = [199, 130, 60, 7, 150], [198, 3, 77, 129, 11]
-CLASSES = np.full(200, 2)
-CLASSES[HEAVY], CLASSES[MEDIUM] = 0, 1
+# 200 tokens of four classes: heavy ones, with large numbers or small, and rare ones, less likely
+# than 1e-3, likewise. Few drafts are rejected before the sixth
+CLASSES = np.where(np.arange(200) >= 128, 2, 3)
+CLASSES[[199, 150, 130]], CLASSES[[3, 7, 60]] = 0, 1
 
 
-def of_classes(heavy: float, medium: float, rare: float) -> np.ndarray:  # -> [200]
-    """A distribution with these masses of the three classes, evenly within each."""
-    return np.array([heavy / 5, medium / 5, rare / 190])[CLASSES]
+def of_classes(*masses: float) -> np.ndarray:  # [4] -> [200]
+    """A distribution with these masses of the four classes, evenly within each."""
+    return (np.array(masses) / np.bincount(CLASSES))[CLASSES]
 
 
+P_WIDE, Q_WIDE = of_classes(0.45, 0.49, 0.02, 0.04), of_classes(0.55, 0.35, 0.04, 0.06)
+FAR = of_classes(0.7, 0.2, 0.04, 0.06)
 WIDE = replace(
     rule_case(
         "200 tokens, K = 8",
-        rows(of_classes(0.7, 0.24, 0.06), of_classes(0.5, 0.45, 0.05)),
-        rows(of_classes(0.65, 0.25, 0.1), of_classes(0.55, 0.38, 0.07)),
+        rows(*[P_WIDE] * 9),
+        rows(Q_WIDE, *[P_WIDE] * 4, FAR),
         8,
     ),
-    seen=((0, 5, 8), tuple(CLASSES.tolist())),
+    seen=((0, 5, 7), tuple(CLASSES.tolist())),
 )
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
 

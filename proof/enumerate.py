@@ -21,7 +21,7 @@ import numpy as np
 
 MOST_CHOICES = 10_000  # of one run
 MOST_SECONDS = 5.0  # of one run
-MANY_CHOICES = 40  # after so many, a branch that is less likely than LEFT_OUT is not taken further
+MANY_CHOICES = 20  # after so many, a branch that is less likely than LEFT_OUT is not taken further
 LEFT_OUT = 1e-12
 NEVER = 1e-14  # an option of this probability, or less, is rounding
 RARE = 1e-7  # an error in a branch of this probability, or less, is float32's rounding

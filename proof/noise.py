@@ -495,7 +495,7 @@ def factory(real: Any, followed: dict) -> type:
             return args[0]
         if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
             problem = "it makes a generator from a seed, or from another, while it runs"
-            branch().stop(f"{problem}: make it before")
+            branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
         return Source(real(*args, **kwargs), followed)
 
     bases = (real,) if isinstance(real, type) else ()

@@ -360,7 +360,9 @@ class Seeded(torch.Generator):
 
     def unless_followed(self, method, argument):
         if enumeration.current:
-            branch().stop("it seeds torch while it runs")
+            branch().stop(
+                "it seeds torch while it runs: with a constant, each call draws the same numbers"
+            )
         return method(argument)
 
 

@@ -69,13 +69,13 @@ from .forms import (
 FOR_BRANCHES = 0.7  # of the time, for every branch; the rest is for real runs
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
-MOST_IN_ALL = 200_000  # random choices, of all branches of all cases
-AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
+MOST_IN_ALL = 400_000  # random choices, of all branches of all cases
+AFTER_FAILURE = 40_000  # choices at most, once a case is wrong or cannot be decided
 CONFIRM = 300  # real runs of each case, if all of them were enumerated and are exact
 MEASURE = 5_000  # real runs of each case, if they were not
 ACCUSE = 100_000  # real runs at most, in the first case with a distance that is CLEAR
 CLEAR = 0.05
-WIDE_RUNS = 3_000  # real runs of a case that is too large to enumerate
+WIDE_RUNS = 4_000  # real runs of a case that is too large to enumerate
 AT_ONCE = 50  # real runs, before the next case has its turn
 
 

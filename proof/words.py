@@ -58,19 +58,23 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     models = f"p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
-        f"  {describe_first_wrong(case['first_wrong'], case['measured'])}",
+        f"  {describe_first_wrong(case['first_wrong'], case['measured'])}".replace(
+            "Text", "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
+        ),
     ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
     right = [c["name"] for c in cases if c["distance"] is not None and c not in wrong]
-    problems = sum(bool(c["problem"]) for c in cases)
-    lines.append(
-        f"  Wrong in {len(wrong)} of {len(cases)} cases"
-        + (f"; right where: {'; '.join(right)}" if right else "")
-        + (f"; undecided in {problems}." if problems else ".")
-    )
+    where = f"; right where: {'; '.join(right)}" if right else ""
+    if len(right) > MOST_SHOWN:
+        where = f"; right in {len(right)}, such as {'; '.join(right[:3])}"
+    problems = [c["problem"] for c in cases if c["problem"]]
+    undecided = f"; undecided in {len(problems)}" if problems else ""
+    lines.append(f"  Wrong in {len(wrong)} of {len(cases)} cases{where}{undecided}.")
     if measured and case["first_wrong"]["draws"]:
         lines.append(f"  {describe_odds(case['measured'])}")
+    if measured and problems:
+        lines.append(f"  Not every branch could be taken: {problems[0]}.")
     return lines
 
 
