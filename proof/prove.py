@@ -69,8 +69,8 @@ from .forms import (
 FOR_BRANCHES = 0.7  # of the time, for every branch; the rest is for real runs
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
-MOST_IN_ALL = 400_000  # random choices, of all branches of all cases
-AFTER_FAILURE = 40_000  # choices at most, once a case is wrong or cannot be decided
+MOST_IN_ALL = 200_000  # random choices, of all branches of all cases
+AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
 CONFIRM = 300  # real runs of each case, if all of them were enumerated and are exact
 MEASURE = 5_000  # real runs of each case, if they were not
 ACCUSE = 100_000  # real runs at most, in the first case with a distance that is CLEAR
@@ -364,12 +364,13 @@ def prove(
     cases = cases_for(form, function, cases, to_probs)
     small = [case for case in cases if not case.seen]
     given = bool(names_of(function) & {"sample", "accept", "rng"})
+    name = name or name_of(function)
     if form is loop_text:
         call = without_prompt(only_text(call), small[0])
+    say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
         with suppress(Exception, Undecidable):
             Trial(form, call, small[0], ALPHA, np.random.default_rng()).run(started + timeout)
-    name = name or name_of(function)
     results = enumerated(name, form, call, small, started + timeout * FOR_BRANCHES)
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
     rng = np.random.default_rng(seed)

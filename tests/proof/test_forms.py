@@ -1,0 +1,241 @@
+"""The forms of samplers: trees, batches, empty drafts, whole texts, filters; and what no right one
+returns.
+"""
+
+import numpy as np
+import own_loops as loops
+import pytest
+
+from docs import one_file
+from proof import prove as referee
+from proof.cases import BATCH_CASES, LOOP_CASES, RULE_CASES, TREE_CASES, filtered
+from proof.prove import prove
+from proof.words import describe
+from sampling import SamplingParams, verify
+
+
+@pytest.fixture(autouse=True)
+def fewer_real_runs(monkeypatch):
+    for name, n in dict(ACCUSE=4_000, MEASURE=300, CONFIRM=50, WIDE_RUNS=50).items():
+        monkeypatch.setattr(referee, name, n)
+
+
+def rest_of(p, q):
+    rest = np.maximum(p - q, 0)
+    return rest / rest.sum() if rest.sum() > 1e-9 else p
+
+
+# ---------------------------------------------------------------- trees
+
+
+def tree_rule(against=lambda rest, row: rest, ratio=1.0, as_tokens=False):
+    """Recursive rejection: each candidate in turn against what is left of p."""
+
+    def rule(tokens, parents, p, q, sample, accept):
+        path, node = [], -1
+        while True:
+            rest = p[node + 1]
+            for i in [i for i, parent in enumerate(parents) if parent == node]:
+                if accept(ratio * against(rest, p[node + 1])[tokens[i]] / q[i, tokens[i]]):
+                    path.append(i)
+                    break
+                rest = rest_of(rest, q[i])
+            else:
+                token = sample(rest)
+                return [*(tokens[i] for i in path), token] if as_tokens else (path, token)
+            node = path[-1]
+
+    return rule
+
+
+def test_a_rule_for_trees_is_judged():
+    for rule in (tree_rule(), tree_rule(as_tokens=True)):
+        result = prove(rule)
+        assert result["verdict"] == "exact" and result["distance"] < 1e-12
+        gained = {case["name"]: case["kept"] for case in result["cases"]}
+        # by hand: p = .5 .3 .2, q = .2 .4 .4; one is accepted with .7, another of the rest 1 0 0
+        # with .2
+        assert gained["one candidate"] == pytest.approx(0.7)
+        assert gained["two candidates, with replacement"] == pytest.approx(0.7 + 0.3 * 0.2)
+
+
+@pytest.mark.parametrize(
+    "rule, said",
+    [
+        (tree_rule(lambda rest, row: row), "Text"),  # the second candidate against p as it was
+        (tree_rule(ratio=1.1), "Text"),
+        (lambda t, parents, p, q, sample: ([*range(len(t))], sample(p[0])), "Text"),
+        (lambda t, parents, p, q, sample: ([len(t)], sample(p[0])), "expected tokens below"),
+    ],
+)
+def test_a_wrong_rule_for_trees_is_wrong(rule, said):
+    result = prove(rule)
+    assert result["verdict"] == "wrong" and said in describe(result)
+
+
+def test_accepted_nodes_are_a_path():
+    found = prove(lambda t, parents, p, q: ([*range(len(t))], 0), [TREE_CASES[2]])
+    assert found["verdict"] == "wrong" and "expected a path from the root" in describe(found)
+
+
+# ---------------------------------------------------------------- batches
+
+
+def padded(rows, n):
+    out = np.full((len(rows), n), -1)
+    for row, tokens in zip(out, rows):
+        row[: len(tokens)] = tokens
+    return out
+
+
+def batch_rule(coins=lambda n, k: np.random.random((n, k)), p_of=lambda p: p):
+    def rule(drafts, p, q):
+        rows, coin = [], coins(*drafts.shape)
+        for b, draft in enumerate(drafts):
+            row = p_of(p)[b]
+            ratio = [row[i, x] / q[b, i, x] for i, x in enumerate(draft)]
+            n = next((i for i, r in enumerate(ratio) if coin[b, i] > r), len(draft))
+            last = row[n] if n == len(draft) else rest_of(row[n], q[b, n])
+            rows.append([*draft[:n], np.random.choice(len(last), p=last / last.sum())])
+        return padded(rows, drafts.shape[1] + 1)
+
+    return rule
+
+
+def counted(drafts, p, q):
+    tokens = batch_rule()(drafts, p, q)
+    return np.maximum(tokens, 0), (tokens >= 0).sum(axis=1)
+
+
+def test_a_rule_for_batches_is_judged():
+    for rule in (batch_rule(), counted):
+        result = prove(rule, [*RULE_CASES[:8], *BATCH_CASES], batch=True)
+        assert (result["verdict"], result["reason"]) == ("exact", None)
+        rows = next(case for case in result["cases"] if case["name"] == "three rows")
+        assert rows["kept"] == pytest.approx(rows["kept_by_verify"])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        batch_rule(lambda n, k: np.tile(np.random.random(k), (n, 1))),  # each row right alone
+        batch_rule(p_of=lambda p: p[::-1]),  # right for a batch of one
+    ],
+)
+def test_rows_of_a_batch_must_not_influence_each_other(rule):
+    result = prove(rule, [*RULE_CASES[:8], *BATCH_CASES], batch=True)
+    assert result["verdict"] == "wrong"
+    assert all("row" in case["name"] for case in result["cases"] if case["first_wrong"])
+
+
+@pytest.mark.parametrize(
+    "result, said",
+    [
+        ([[0, 0, 0]], "1 to 1 tokens"),
+        ([[-1, 0]], "of which 0 count"),
+        (([[0, 0]], [3]), "of which 3 count"),
+        ([[0], [0]], "2 rows: expected 1"),
+    ],
+)
+def test_counts_that_cannot_be(result, said):
+    found = prove(lambda drafts, p, q: result, [RULE_CASES[1]], batch=True)
+    assert found["verdict"] == "wrong" and said in describe(found)
+
+
+# ---------------------------------------------------------------- what no right one returns
+
+
+@pytest.mark.parametrize(
+    "rule, said",
+    [
+        (lambda draft, p, q: (0, 99), "Its next token is (99,)"),
+        (lambda draft, p, q: [0] * 20, "1 to 2 tokens"),
+        (lambda draft, p, q: (-1, 0), "It accepts"),
+        (lambda draft, p, q: (9, 0), "It accepts"),
+        (lambda draft, p, q: [], "1 to 2 tokens"),
+    ],
+)
+def test_what_cannot_be_a_text_is_wrong(rule, said):
+    result = prove(rule, RULE_CASES[:1])
+    assert result["verdict"] == "wrong" and said.strip("(99,)") in describe(result)
+
+
+def test_a_next_token_beyond_the_vocabulary_comes_with_the_run_that_did_it():
+    def rule(draft, p, q):
+        for i, x in enumerate(draft):
+            if np.random.random() >= p[i, x] / q[i, x]:
+                rest = np.maximum(p[i] - q[i], 0)  # not scaled
+                return i, int(np.searchsorted(rest.cumsum(), np.random.random()))
+        return len(draft), np.random.choice(p.shape[1], p=p[-1])
+
+    shown = describe(prove(rule, RULE_CASES[:1]))
+    assert "Its next token is 3: expected tokens below 3. It happens so: drafted 1" in shown
+
+
+def test_an_error_for_an_empty_draft_is_wrong():
+    def rule(draft, p, q, sample, accept):
+        for i, x in enumerate(draft):
+            if not accept(p[i, x] / q[i, x]):
+                return i, sample(rest_of(p[i], q[i]))
+        return i + 1, sample(p[i + 1])
+
+    shown = describe(prove(rule))
+    assert "WRONG" in shown and "For an empty draft it raised UnboundLocalError" in shown
+
+    def raises(draft, p, q):
+        raise NotImplementedError
+
+    assert prove(raises)["verdict"] == "undecidable"
+
+
+# ---------------------------------------------------------------- texts
+
+
+def test_the_algorithm_in_one_file_is_exact_as_it_stands():
+    assert prove(one_file.speculative)["verdict"] == "exact"
+
+
+def draft_one_behind(target, draft_model, ids, n_tokens, K, sample, accept):
+    """After a full acceptance the draft model has not read the last drafted token."""
+    text, unread = [], False
+    while len(text) < n_tokens:
+        draft, q = [], []
+        for _ in range(min(K, n_tokens - len(text) - 1)):
+            known = ids + text + draft
+            q.append(draft_model(known[:-2] + known[-1:] if unread else known)[-1])
+            draft.append(sample(q[-1]))
+        p = target(ids + text + draft)[-len(draft) - 1 :]
+        n, token = loops.right_rule(draft, p, np.array(q), sample, accept)
+        unread = n == len(draft) > 0
+        text += [*draft[:n], token]
+    return text
+
+
+def test_a_draft_model_that_is_one_token_behind_gains_less():
+    case = next(case for case in LOOP_CASES if case.name == "temperature 0, right drafts")
+    result = prove(draft_one_behind, [case])
+    assert result["verdict"] == "exact" and "fewer tokens than verify" in result["remarks"][0]
+
+
+# ---------------------------------------------------------------- filters
+
+
+@pytest.mark.parametrize(
+    "T, k, p", [(1, 0, 1), (0.5, 0, 1), (1, 2, 1), (1, 0, 0.6), (0.7, 4, 0.8), (0, 0, 1)]
+)
+def test_filters_are_those_of_the_program(T, k, p):
+    for row in np.random.default_rng(0).dirichlet(np.ones(6), 20):
+        expected = SamplingParams(T, k, p)(np.log(row)[None])[0]
+        assert filtered(T, k, p)(row) == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_a_function_does_to_rows_is_told():
+    to_probs = filtered(top_k=2)
+
+    def rule(draft, p, q, rng):
+        p, q = (np.array([*map(to_probs, rows)]).reshape(rows.shape) for rows in (p, q))
+        return verify(draft, p, q, rng)
+
+    cases = RULE_CASES[:12]
+    assert prove(rule, cases)["verdict"] == "wrong"
+    assert prove(rule, cases, to_probs=to_probs)["verdict"] == "exact"

@@ -1,0 +1,260 @@
+"""What cannot be enumerated is judged by real runs: it is never exact, and never wrong if right."""
+
+import math
+import os
+import random
+import secrets
+import time
+
+import numpy as np
+import pytest
+
+from proof import command
+from proof import enumerate as enumeration
+from proof import prove as referee
+from proof.cases import RULE_CASES, WIDE
+from proof.prove import prove
+from proof.words import describe
+
+CASES = RULE_CASES[:4]
+
+
+@pytest.fixture(autouse=True)
+def fewer_real_runs(monkeypatch):
+    monkeypatch.setattr(referee, "MEASURE", 400)
+    monkeypatch.setattr(referee, "CONFIRM", 50)
+    monkeypatch.setattr(referee, "MOST_IN_ALL", 3_000)
+
+
+def rest_of(p, q):
+    rest = np.maximum(p - q, 0)
+    return rest / rest.sum() if rest.any() else p
+
+
+def inverted(u, w):
+    return min(int(np.searchsorted(np.cumsum(w / w.sum()), u, "right")), len(w) - 1)
+
+
+def rule_of(draw, replacement=rest_of):
+    def rule(draft, p, q):
+        for i, x in enumerate(draft):
+            if draw() * q[i, x] >= p[i, x]:
+                return i, inverted(draw(), replacement(p[i], q[i]))
+        return len(draft), inverted(draw(), p[-1])
+
+    return rule
+
+
+def by_rejection(draft, p, q):
+    for i, x in enumerate(draft):
+        if random.random() * q[i, x] >= p[i, x]:
+            while True:
+                token = inverted(random.random(), p[i])
+                if random.random() * p[i, token] >= q[i, token]:
+                    return i, token
+    return len(draft), inverted(random.random(), p[-1])
+
+
+def from_the_system():
+    return int.from_bytes(os.urandom(6), "big") / 2**48
+
+
+RIGHT = {
+    "float": rule_of(lambda: float(np.random.random())),
+    "SystemRandom": rule_of(secrets.SystemRandom().random),
+    "os.urandom": rule_of(from_the_system),
+    "rejection sampling": by_rejection,
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_rule_that_cannot_be_followed_is_not_told_apart(name):
+    result = prove(RIGHT[name], CASES)
+    assert result["verdict"] == "not told apart"
+    assert 0.05 < result["would_show"] < 0.5 and result["runs"] == 4 * 400
+    shown = describe(result)
+    assert "NOT TOLD APART from exact in 1,600 real runs" in shown and result["reason"] in shown
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_right_rules_are_not_accused(seed):
+    rng = random.Random(seed)
+    result = prove(rule_of(lambda: float(str(rng.random()))), CASES[:1], seed=seed)
+    assert result["verdict"] == "not told apart"
+
+
+likeliest = lambda p, q: np.eye(len(p))[p.argmax()]
+WRONG = {
+    "SystemRandom": rule_of(secrets.SystemRandom().random, likeliest),
+    "lenient": rule_of(lambda: float(np.random.random()) / 1.5),
+    "the same numbers each time": lambda draft, p, q: rule_of(random.Random(1).random)(draft, p, q),
+    "of the clock": rule_of(lambda: time.perf_counter_ns() % 2 / 2),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_rule_that_cannot_be_followed_is_wrong(monkeypatch, name):
+    monkeypatch.setattr(referee, "MEASURE", 5_000)
+    result = prove(WRONG[name], CASES)
+    assert result["verdict"] == "wrong"
+    assert "an exact sampler" in describe(result)
+
+
+# ---------------------------------------------------------------- doors out of torch
+
+OUT_OF_TORCH = {
+    "float": lambda torch: float(torch.rand(1)),
+    "float of what was drawn in place": lambda torch: float(torch.empty(1).uniform_()),
+    "math": lambda torch: math.exp(math.log(torch.rand(1))),
+    "map": lambda torch: [*map(float, torch.rand(2))][1],
+    "an array of tensors": lambda torch: np.array([torch.rand(())], dtype=float)[0],
+    "NumPy's float": lambda torch: np.float64(torch.rand(())),
+    "a format": lambda torch: float("%f" % torch.rand(1)),
+    "complex": lambda torch: complex(torch.rand(1)).real,
+    "data": lambda torch: set_data(torch).item(),
+    "dlpack": lambda torch: torch.from_dlpack(torch.rand(1)).item(),
+    "compiled": lambda torch: compiled(torch)(torch.rand(1)).item(),
+    "compiled, and drawn there": lambda torch: drawing(torch)().item(),
+}
+
+
+def set_data(torch):
+    u = torch.zeros(1)
+    u.data = torch.rand(1)
+    return u
+
+
+def compiled(torch):
+    return torch.jit.CompilationUnit("def f(u):\n  return u * 1.0\n").f
+
+
+def drawing(torch):
+    return torch.jit.CompilationUnit("def f():\n  return torch.rand([1])\n").f
+
+
+@pytest.mark.oracle
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", OUT_OF_TORCH)
+def test_no_door_out_of_torch_leads_to_exact(name):
+    """Token 0 in a tenth of the rounds is wrong; without it the rule is right."""
+    torch = pytest.importorskip("torch")
+    draw = OUT_OF_TORCH[name]
+    right = rule_of(lambda: float(np.random.random()))
+
+    def wrong(draft, p, q):
+        return (0, 0) if 0.5 < draw(torch) < 0.6 else right(draft, p, q)
+
+    zeros_in_p = next(case for case in RULE_CASES if case.name == "zeros in p")
+    assert prove(wrong, [zeros_in_p])["verdict"] == "wrong"
+    result = prove(rule_of(lambda: draw(torch)), CASES[:1])
+    assert result["verdict"] == "not told apart" and "keeps state" not in result["reason"]
+
+
+# ---------------------------------------------------------------- 200 tokens
+
+
+def handed(accepts, p_of=lambda p: p):
+    def rule(draft, p, q, sample, accept):
+        p = p_of(p)
+        for i, x in enumerate(draft):
+            if not accepts(accept, i, x, p[i, x], q[i, x]):
+                return i, sample(rest_of(p[i], q[i]))
+        return len(draft), sample(p[-1])
+
+    return rule
+
+
+def only(keep):
+    """Rows in which all is 0 that is not to be kept."""
+
+    def p_of(p):
+        p = np.where(keep(p), p, 0)
+        return p / p.sum(axis=1, keepdims=True)
+
+    return p_of
+
+
+usual = lambda accept, i, x, p, q: accept(p / q)
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        handed(lambda accept, i, x, p, q: accept(p / max(q, 1e-3))),
+        handed(usual, only(lambda p: p > 4e-4)),
+        handed(usual, only(lambda p: p >= np.sort(p)[:, [-min(50, p.shape[1])]])),
+        handed(lambda accept, i, x, p, q: i > 5 or accept(p / q)),
+        handed(lambda accept, i, x, p, q: x > 127 or accept(p / q)),
+    ],
+)
+def test_a_rule_that_is_wrong_only_among_many_tokens_or_drafts(rule):
+    assert prove(rule, [RULE_CASES[-1]])["verdict"] == "exact"
+    assert prove(rule, [RULE_CASES[0], WIDE])["verdict"] == "wrong"
+
+
+def test_a_right_rule_is_right_among_many_tokens():
+    result = prove(handed(usual), [RULE_CASES[0], WIDE])
+    assert result["verdict"] == "exact" and result["runs"] == referee.WIDE_RUNS
+    assert "200 tokens, K = 8: not told apart in 4,000 real runs" in describe(result)
+
+
+def test_the_law_of_the_case_of_200_tokens():
+    law = WIDE.law()
+    assert sum(law.values()) == pytest.approx(1)
+    first = sum(p for outcome, p in law.items() if outcome[0] == 0)
+    assert first == pytest.approx(WIDE.target(())[[199, 150, 130]].sum())
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_a_loop_that_ends_only_by_chance_is_decided_but_for_what_is_left_out():
+    def rule(draft, p, q, sample, accept):
+        while not accept(0.8):
+            pass
+        return 0, sample(p[0])
+
+    result = prove(rule, RULE_CASES[:1])
+    assert result["verdict"] == "exact"
+    assert 0 < result["cases"][0]["left_out"] < 1e-10
+    assert "Left out: branches of probability" in describe(result)
+
+
+def endless(draft, p, q):
+    while True:
+        pass
+
+
+def asleep(draft, p, q):
+    time.sleep(100)
+
+
+@pytest.mark.parametrize("rule", [endless, asleep])
+def test_a_run_that_does_not_end_is_ended(monkeypatch, rule):
+    monkeypatch.setattr(enumeration, "MOST_SECONDS", 0.2)
+    result = prove(rule)
+    assert result["verdict"] == "undecidable" and "does not end" in result["reason"]
+
+
+def test_what_was_found_before_the_time_was_up_is_said():
+    def slow(draft, p, q, sample, accept):
+        time.sleep(0.5 if len(draft) > 1 else 0)
+        return 0, sample(p[0])
+
+    result = prove(slow, RULE_CASES[:4], timeout=1.0)
+    assert (result["verdict"], result["reason"]) == ("undecidable", enumeration.NO_TIME)
+    assert "Exact in 2 of 4 cases" in describe(result)
+
+
+@pytest.mark.slow
+def test_code_that_never_returns_to_python_is_stopped(monkeypatch, tmp_path):
+    monkeypatch.setattr(command, "GRACE", 0.5)
+    (tmp_path / "mine.py").write_text(
+        "def verify(draft, p, q, sample, accept):\n"
+        "    if len(draft) > 1: sum(range(10**12))\n"
+        "    return 0, sample(p[0])\n"
+    )
+    settings = dict(batch=False, timeout=8.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+    (result,) = command.judged(str(tmp_path / "mine.py"), settings)
+    assert result["verdict"] == "undecidable" and "in the case p = q" in result["reason"]
+    assert [case["name"] for case in result["cases"]] == ["K = 1", "K = 0"]
