@@ -61,3 +61,11 @@ def generator_states() -> list[Any]:
     if torch := sys.modules.get("torch"):
         states.append(torch.default_generator.get_state().numpy().tobytes())
     return states
+
+
+def seed_generators(seed: int) -> None:
+    """Seed the global generators: a program that draws from them does the same the next time."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)
+    if torch := sys.modules.get("torch"):
+        torch.manual_seed(seed)

@@ -50,7 +50,7 @@ from .enumerate import (
     in_time,
     total_variation,
 )
-from .follow import followed, untouched
+from .follow import followed, seed_generators, untouched
 from .forms import (
     TUPLES,
     Form,
@@ -347,7 +347,7 @@ def prove(
             never come), would_show, and the text that speaks most against it: text, its frequency
             yours, its probability right; event, what a run gave that no right one gives, or ""
         branches, runs, seconds: of all cases
-        seed: of the drafts in real runs
+        seed: of real runs: of the drafts, and of numpy.random, random and torch
 
     function: parameters sample, accept, rng and end are given to it by name; other parameters
         beyond those of its form need defaults
@@ -373,6 +373,7 @@ def prove(
             Trial(form, call, small[0], ALPHA, np.random.default_rng()).run(started + timeout)
     results = enumerated(name, form, call, small, started + timeout * FOR_BRANCHES)
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
+    seed_generators(seed)
     rng = np.random.default_rng(seed)
     verdict, reason = decide(form, call, cases, results, given, started + timeout, rng)
     notes = [*remarks(form, cases, results)] if verdict == "exact" else []
