@@ -55,7 +55,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
         distance = (
             f"Total variation distance {figure(case['distance'])} from the target's distribution"
         )
-    models = f"p = {numbers(case['p'])}, q = {numbers(case['q'])}, K = {case['K']}"
+    models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
         f"  {describe_first_wrong(case['first_wrong'], case['measured'])}".replace(

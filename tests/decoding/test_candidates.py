@@ -6,6 +6,7 @@ from table_models import EXACT, TableModel
 
 from decoding.candidates import acceptance, best_acceptance, verify_tree
 from proof.enumerate import distribution, total_variation
+from proof.prove import prove
 from sampling import SamplingParams, one_hot, verify
 
 # what a younger sibling is sampled from, if the elder ones have these tokens
@@ -73,6 +74,10 @@ def write(target, rng):
     while len(text) < 3:
         text += (rng.sample(target(text)),)
     return text
+
+
+def test_the_referee_says_so_too():
+    assert prove(verify_tree)["verdict"] == "exact"
 
 
 def test_a_chain_is_verified_as_the_token_rule_does():

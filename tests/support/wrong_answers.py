@@ -167,7 +167,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("len(draft), sample(p[len(draft)])", "i + 1, sample(p[i + 1])"),
         ),
         "after an empty draft the likeliest": (
-            'K = 0). Text "0": yours 1.0000, right 0.5000',
+            'q = .2 .4 .4). Text "0": yours 1.0000, right 0.5000',
             ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
         ),
         "a coin of its own": (
