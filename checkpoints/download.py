@@ -66,7 +66,8 @@ def fetch_model(name: str, models_dir: str | Path) -> Path:
     folder models_dir/name, and return it. What is there stays as it is.
 
     Raises ValueError if there is no such model, if the server cannot be reached or fails again and
-    again, and if a file does not fit on the disk. Parts stay then, but no folder that is empty.
+    again, and if a file does not fit on the disk; OSError if a file cannot be written. Parts stay
+    then, but no folder that is empty.
     """
     folder = Path(models_dir) / name
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
@@ -213,8 +214,9 @@ def size_if_rest(reply: requests.Response, part: Part) -> int | None:
 
 
 def require_file(reply: requests.Response, expected: int) -> None:
-    """Raise Missing, or Retry, if a reply does not have the expected status: 200 with a file, 206
-    with the rest of one.
+    """Raise Missing if the server does not have the file, or not for the public. Raise Retry if the
+    reply has not the expected status, 200 with a file or 206 with the rest of one; if it is
+    compressed, or a page of HTML; and if it does not say where it ends.
     """
     status = reply.status_code
     if status in (401, 403, 404, 410):  # Hugging Face answers 401 where there is nothing

@@ -104,7 +104,9 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 
 def note_ignored(folder: Path) -> None:
-    """Warn of settings in generation_config.json that would change texts, and do not here."""
+    """Warn of settings in generation_config.json that change texts elsewhere, and not here: those
+    in IGNORED.
+    """
     path = folder / "generation_config.json"
     values = read_json(path, optional=True)
     for name, neutral in IGNORED.items():

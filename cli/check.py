@@ -22,7 +22,8 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     """Load a model as a run does, and print its shape and the SHA-256 of its weights. The greedy
     tokens of a model of 124M's shape are compared with those of OpenAI's.
 
-    Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used.
+    Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used: its
+    files are missing or damaged, a weight is huge, or all tokens are equally likely.
 
     Flags:
         models_dir: the folder that holds a folder for each model

@@ -151,8 +151,8 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
 
 def index_names(folder: Path) -> list[str]:
     """The names that the index in a folder may have: that of the newest checkpoint, which a file
-    `checkpoint` says; else those of all that are there; else OpenAI's. Raises ValueError if that
-    file is too long.
+    `checkpoint` says; else those of all that are there; else OpenAI's. Raises ValueError if
+    `checkpoint` is too long.
     """
     note = folder / "checkpoint"
     with errors_about(note):
