@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from proof.cases import LOOP_CASES
+from proof.cases import LOOP_CASES, RULE_CASES
 
 # where a run is short: these programs draft beyond the end of a text, and draw what they do not use
 CASES = [case for case in LOOP_CASES if 1 < case.n_tokens <= 3 and case.n_vocab == 3]
+ROUNDS = [case for case in RULE_CASES if case.K]  # for rules that are never called without a draft
 
 OURS = Path(__file__).parents[2]
 

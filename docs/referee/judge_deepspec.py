@@ -6,7 +6,7 @@ Judges verify_draft_tokens of https://github.com/deepseek-ai/DeepSpec.
 from types import SimpleNamespace
 
 import torch
-from clone import program
+from clone import ROUNDS, program
 
 from proof.prove import prove
 
@@ -29,4 +29,4 @@ def referee() -> list[dict]:
         )
         return result.committed_tokens[0].tolist()
 
-    return [prove(rule, name="verify_draft_tokens of deepseek-ai/DeepSpec")]
+    return [prove(rule, ROUNDS, "verify_draft_tokens of deepseek-ai/DeepSpec")]

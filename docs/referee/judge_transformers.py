@@ -126,7 +126,7 @@ def as_table(model: Any) -> Model:
 def rule(draft, p, q, weight=None):
     """A round of generate, given the rows of both models."""
     log = lambda rows: torch.tensor(rows).log()[None]
-    ids = torch.tensor([draft])
+    ids = torch.tensor([draft], dtype=torch.long)
     tokens, _ = _speculative_sampling(ids, log(q), len(draft), log(p), weight)
     return tokens[0].tolist()
 

@@ -5,7 +5,7 @@ unpacked).
 """
 
 import torch
-from clone import program
+from clone import ROUNDS, program
 
 from proof.prove import prove
 
@@ -24,4 +24,4 @@ def referee() -> list[dict]:
         tokens = sampler(p, bonus, q, torch.tensor([draft]))[0].tolist()
         return [token for token in tokens if token >= 0]  # -1 fills what is not kept
 
-    return [prove(rule, name="RejectionSampler of vllm-project/vllm")]
+    return [prove(rule, ROUNDS, "RejectionSampler of vllm-project/vllm")]
