@@ -60,13 +60,18 @@ def judge_of(program: str, settings: dict[str, Any]) -> Callable[[], list[dict[s
 
 
 def fitting(adapter: ModuleType) -> list[dict[str, Any]]:
-    """What an adapter gives. Raises ValueError if its program is another version, or cannot be
-    imported.
+    """What an adapter gives. Raises ValueError if its program is another version, cannot be
+    imported, or raises an error in every case.
     """
     try:
-        return adapter.referee()
+        results = adapter.referee()
     except (KeyboardInterrupt, ValueError):
         raise
     except BaseException as error:
         problem = describe_error(error)
         raise ValueError(f"{adapter.__file__} does not fit the program: {problem}") from error
+    for result in results:
+        if all(case["problem"].startswith("it raised") for case in result["cases"]):
+            name, reason = result["name"], result["reason"]
+            raise ValueError(f"this version of {name} does not run: {reason}")
+    return results

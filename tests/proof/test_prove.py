@@ -495,6 +495,15 @@ def test_a_program_that_cannot_be_imported_is_one_line(monkeypatch, tmp_path, te
         command.prove("jaymody")
 
 
+def test_a_version_of_a_program_that_does_not_run_is_one_line(monkeypatch, tmp_path):
+    (tmp_path / "main.py").write_text(
+        "from tqdm import tqdm\ndef speculative_sampling(*how): return None.mask\n"
+    )
+    monkeypatch.setenv("CLONE", str(tmp_path))
+    with pytest.raises(ValueError, match="this version of .* does not run: it raised Attribute"):
+        command.prove("jaymody")
+
+
 def test_figures_are_told_apart_and_a_text_without_chance_says_so():
     def rule(draft, p, q, sample, accept):
         for i, x in enumerate(draft):
