@@ -3,9 +3,9 @@
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from proof.cases import LOOP_CASES, RULE_CASES
 # where a run is short: these programs draft beyond the end of a text, and draw what they do not use
 CASES = [case for case in LOOP_CASES if 1 < case.n_tokens <= 3 and case.n_vocab == 3]
 ROUNDS = [case for case in RULE_CASES if case.K]  # for rules that are never called without a draft
+# for rules that take milliseconds a run, or many choices
+FEW = ("K = 1", "zeros in p", "one-hot q", "K = 2", "K = 2, no zeros", "K = 3")
+RULES = [case for case in RULE_CASES if case.name in FEW]
 
 OURS = Path(__file__).parents[2]
 
@@ -29,10 +32,15 @@ class Stub(ModuleType):
         return self
 
 
-def program(name: str, stubs: Sequence[str] = ()) -> ModuleType:
+def program(
+    name: str,
+    stubs: Sequence[str] = (),
+    known: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> ModuleType:
     """Import the module `name` from the clone whose folder the environment's CLONE names, as it is.
 
     stubs: modules that it imports, and that what is judged does not need
+    known: {stub: {name: value}}, what it does need of them
     """
     clone = os.environ.get("CLONE", "")
     root = Path(clone).expanduser().resolve()
@@ -42,12 +50,13 @@ def program(name: str, stubs: Sequence[str] = ()) -> ModuleType:
         raise ValueError(f"{problem}: expected CLONE=the folder of a clone")
     theirs = {path.stem for path in root.iterdir()} | set(stubs)
     before = dict(sys.modules)
-    for known in before:  # ours may have the same names
-        if known in theirs or known.partition(".")[0] in theirs:
-            del sys.modules[known]
+    for module in before:  # ours may have the same names
+        if module in theirs or module.partition(".")[0] in theirs:
+            del sys.modules[module]
     for stub in stubs:
         sys.modules[stub] = Stub(stub)
         sys.modules[stub].__path__ = [str(root / stub.replace(".", "/"))]
+        vars(sys.modules[stub]).update(known.get(stub, {}))
     paths = list(sys.path)
     sys.path[:] = [str(root), *(path for path in paths if Path(path).resolve() != OURS)]
     try:

@@ -1,15 +1,13 @@
 """CLONE=~/EAGLE python main.py prove eagle
 
-Judges evaluate_posterior of https://github.com/SafeAILab/EAGLE on trees: the two likeliest tokens
-of the draft model after each node.
+Judges evaluate_posterior of https://github.com/SafeAILab/EAGLE (cb7e084) as a rule for trees of the
+likeliest tokens, which is what EAGLE drafts.
 """
 
-from itertools import product
-
-import numpy as np
 import torch
-from clone import CASES, program
+from clone import program
 
+from proof.cases import TREE_CASES, random_model, tree_case
 from proof.prove import prove
 
 
@@ -17,24 +15,26 @@ def referee() -> list[dict]:
     theirs = program("eagle.model.utils")
     processor = theirs.prepare_logits_processor(temperature=1.0)
 
-    def loop(target, draft_model, ids, n_tokens, K):
-        text = list(ids)
-        while len(text) < len(ids) + n_tokens:
-            paths = []
-            for turns in product((-1, -2), repeat=K):  # -1: the likeliest token, -2: the second
-                path = list(text)
-                for turn in turns:
-                    path.append(int(draft_model(path)[-1].argsort()[turn]))
-                paths.append(path)
-            n_passes = target.passes  # a tree takes one pass, not one for each path
-            rows = np.array([target(path)[-K - 1 :] for path in paths])
-            target.passes = n_passes + 1
-            candidates = torch.tensor([path[-K - 1 :] for path in paths])
-            best, n_accepted, p = theirs.evaluate_posterior(
-                torch.tensor(rows).log(), candidates, processor
-            )
-            text += candidates[best, 1 : n_accepted + 1].tolist()
-            text.append(int(torch.multinomial(p, 1)))
-        return text[len(ids) :]
+    def rule(tokens, parents, p, q):
+        paths = [path_to(leaf, parents) for leaf in range(len(tokens)) if leaf not in parents]
+        longest = max(map(len, paths))
+        # a row for each leaf: the token before the tree, then its path, padded with -1
+        candidates = torch.tensor(
+            [[0, *(tokens[node] for node in path), *[-1] * (longest - len(path))] for path in paths]
+        )
+        rows = [[0, *(node + 1 for node in path), *[0] * (longest - len(path))] for path in paths]
+        best, n_accepted, row = theirs.evaluate_posterior(
+            torch.tensor(p[rows]).log(), candidates, processor
+        )
+        return [*candidates[best, 1 : n_accepted + 1].tolist(), int(torch.multinomial(row, 1))]
 
-    return [prove(loop, CASES, "evaluate_posterior of SafeAILab/EAGLE")]
+    cases = [case for case in TREE_CASES if case.greedy]
+    for seed, parents in ((1, (-1, -1, -1)), (3, (-1, -1, 0, 0, 1)), (5, (-1, 0, 1))):
+        models = random_model(seed, 4), random_model(seed + 1, 4)
+        cases.append(tree_case(f"{parents}", *models, parents, False, True))
+    return [prove(rule, cases, "evaluate_posterior of SafeAILab/EAGLE")]
+
+
+def path_to(node, parents):
+    """The nodes from the root of a tree to this one."""
+    return [*path_to(parents[node], parents), node] if node >= 0 else []

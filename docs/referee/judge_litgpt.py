@@ -1,0 +1,53 @@
+"""CLONE=~/litgpt python main.py prove litgpt
+
+Judges speculative_decoding of https://github.com/Lightning-AI/litgpt (2685705) at temperature 1 and
+at temperature 0. It takes the models, so it is the loop here that calls it.
+"""
+
+import numpy as np
+import torch
+from clone import CASES, program
+
+from proof.cases import filtered
+from proof.prove import prove
+
+PARTS = "config constants model prompts tokenizer utils api".split()
+STUBS = ["lightning", "lightning.fabric", "lightning.fabric.plugins"]
+
+
+def referee() -> list[dict]:
+    theirs = program(
+        "litgpt.generate.speculative_decoding", STUBS + [f"litgpt.{part}" for part in PARTS]
+    )
+
+    def judge(temperature):
+        def loop(target, draft_model, ids, n_tokens, K):
+            text = list(ids)
+
+            def rows_of(model):
+                def call(idx, input_pos, input_pos_maxp1):
+                    new = text[: int(input_pos[0])] + idx[0].tolist()
+                    rows = model(new)[-idx.shape[1] :]
+                    return torch.tensor(np.array(rows)).log()[None]
+
+                return call
+
+            written: list[int] = []
+            while len(written) < n_tokens:
+                text[:] = [*ids, *written]
+                position = torch.tensor([len(text) - 1])
+                written += theirs.speculative_decoding(
+                    rows_of(draft_model),
+                    rows_of(target),
+                    torch.tensor(text[-1:]),
+                    position,
+                    len(text),
+                    K,
+                    temperature=temperature,
+                ).tolist()
+            return written
+
+        name = f"speculative_decoding of litgpt, temperature {temperature:g}"
+        return prove(loop, CASES, name, filtered(temperature))
+
+    return [judge(1.0), judge(0.0)]

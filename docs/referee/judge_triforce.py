@@ -1,0 +1,77 @@
+"""CLONE=~/TriForce python main.py prove triforce
+
+Judges TriForce of https://github.com/Infini-AI-Lab/TriForce (164c8c0), whole, at temperature 1. The
+model with the retrieved cache is the target itself, as if all of its cache were retrieved.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+import torch
+from clone import CASES, program
+
+from proof.prove import prove
+
+FILLER = 100  # in places of TriForce's buffers that hold no token yet
+
+
+class Engine:
+    """What TriForce calls: a text in the target's cache, and rows after more tokens."""
+
+    def __init__(self, target, draft_model, ids):
+        self.target, self.draft_model, self.ids, self.n_prompt = target, draft_model, [], len(ids)
+        cache = SimpleNamespace(reset=lambda: None, start_size=0, recent_size=0)
+        cache.evict_for_spec = lambda size: None
+        model = SimpleNamespace(device="cpu", config=SimpleNamespace(_name_or_path=""))
+        self.engine = SimpleNamespace(
+            kv_cache=self, graph_cache=cache, draft_cache=cache, model=model
+        )
+
+    @property
+    def seq_len(self):
+        return len(self.ids)
+
+    @seq_len.setter
+    def seq_len(self, length):
+        del self.ids[length:]
+
+    def reset(self):
+        self.ids = []
+
+    def update_graph_cache(self):
+        pass
+
+    def graph_draft_prefill(self, input_ids):
+        pass
+
+    def rows(self, model, input_ids):
+        new = input_ids[0].tolist()
+        if not new or FILLER in new:
+            return torch.zeros(len(new), model.n_vocab)
+        return torch.tensor(np.array(model([*self.ids, *new])[-len(new) :]))
+
+    def inference(self, input_ids):
+        rows = self.rows(self.target, input_ids)
+        self.ids += input_ids[0].tolist()
+        return rows.log()[None]
+
+    def graph_draft_inference(self, input_ids, gamma_offset):
+        return self.rows(self.draft_model, input_ids)[-1]
+
+    def graph_verify(self, input_ids, position_ids):
+        n, passes = (input_ids[0] != FILLER).sum(), self.target.passes
+        middle = self.rows(self.target, input_ids[:, :n])
+        self.target.passes = passes
+        return torch.cat([middle, torch.zeros(input_ids.shape[1] - n, middle.shape[1])])
+
+
+def referee() -> list[dict]:
+    theirs = program("utils.decoding", ["utils.misc"])
+
+    def loop(target, draft_model, ids, n_tokens, K):
+        engine, tokenizer = Engine(target, draft_model, ids), SimpleNamespace(eos_token_id=-1)
+        settings = dict(top_k=-1, top_p=0.0, temperature=1.0)
+        theirs.TriForce(tokenizer, engine, torch.tensor([ids]), K, n_tokens, **settings)
+        return engine.ids[engine.n_prompt :]
+
+    return [prove(loop, CASES, "TriForce")]

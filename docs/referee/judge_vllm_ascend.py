@@ -1,0 +1,89 @@
+"""CLONE=~/vllm-ascend python main.py prove vllm_ascend
+
+Judges rejection_sample of https://github.com/vllm-project/vllm-ascend (182b75e) as it runs without
+Triton: as it stands, and with the configuration enable_block_verify. Constants of vLLM that it
+imports stand here, and its uniform random numbers are torch.rand's; no memory is pinned.
+"""
+
+import functools
+from types import SimpleNamespace
+
+import torch
+from clone import RULES, program
+
+from proof.prove import prove
+
+STUBS = [
+    "vllm",
+    *(f"vllm.{name}" for name in ("distributed", "logger", "triton_utils", "v1")),
+    "vllm.distributed.parallel_state",
+    *(f"vllm.v1.{name}" for name in ("outputs", "sample", "spec_decode")),
+    *(f"vllm.v1.sample.{name}" for name in ("logits_processor", "metadata", "ops", "sampler")),
+    "vllm.v1.sample.logits_processor.builtin",
+    "vllm.v1.sample.ops.bad_words",
+    "vllm.v1.sample.rejection_sampler",
+    "vllm.v1.spec_decode.metadata",
+    *(f"vllm_ascend.{name}" for name in ("logger", "ascend_config", "ops", "ops.triton")),
+    "vllm_ascend.ops.triton.reject_sample",
+    "vllm_ascend.sample.penalties",
+    "vllm_ascend.sample.sampler",
+]
+KNOWN = {
+    "vllm.v1.sample.rejection_sampler": dict(
+        GREEDY_TEMPERATURE=0, MAX_SPEC_LEN=128, PLACEHOLDER_TOKEN_ID=-1, RejectionSampler=object
+    ),
+    "vllm.triton_utils": dict(HAS_TRITON=False),
+}
+
+
+def referee() -> list[dict]:
+    theirs = program("vllm_ascend.sample.rejection_sampler", STUBS, KNOWN)
+    theirs.generate_uniform_probs = lambda n, *_: torch.rand(n, dtype=torch.float64)
+    theirs.torch = Unpinned()
+
+    def judge(name, block):
+        method = SimpleNamespace(
+            enable_block_verify=block,
+            enable_entropy_verify=False,
+            posterior_threshold=0.95,
+            posterior_alpha=0.4,
+        )
+        config = SimpleNamespace(rejection_sampler_config=method, enable_reduce_sample=False)
+        theirs.get_ascend_config = lambda: config
+        settings = SimpleNamespace(
+            all_greedy=False, all_random=True, temperature=torch.ones(1), generators={}
+        )
+
+        def rule(draft, p, q):
+            K = len(draft)
+            tokens = theirs.rejection_sample(
+                torch.tensor(draft, dtype=torch.int32),
+                [K],
+                K,
+                torch.tensor([K], dtype=torch.int32),
+                torch.tensor(q, dtype=torch.float32),
+                torch.tensor(p[:K], dtype=torch.float32).log(),
+                torch.multinomial(torch.tensor(p[K:]), 1),
+                settings,
+            )
+            return [token for token in tokens[0].tolist() if token >= 0]
+
+        cases = [case for case in RULES if case.K >= 3 * block]
+        return prove(rule, cases, f"rejection_sample of vllm-ascend{name}")
+
+    return [judge("", False), judge(", enable_block_verify", True)]
+
+
+class Unpinned:
+    """torch, without pinned memory, which needs a device."""
+
+    def __getattr__(self, name):
+        found = getattr(torch, name)
+        if name not in ("tensor", "arange", "ones", "full", "empty", "zeros"):
+            return found
+
+        @functools.wraps(found)
+        def make(*arguments, pin_memory=False, **more):
+            return getattr(torch, name)(*arguments, **more)
+
+        return make
