@@ -28,7 +28,7 @@ def referee() -> list[dict]:
         K = len(draft)
         tokens, _, _ = theirs.rejection_sample(
             torch.tensor(p[None, :K], dtype=torch.float32).log(),
-            torch.tensor([draft]),
+            torch.tensor([draft], dtype=torch.long),
             torch.multinomial(torch.tensor(p[K:]), 1)[0],
             settings,
             torch.tensor(q[None], dtype=torch.float32),

@@ -21,7 +21,7 @@ def referee() -> list[dict]:
     def rule(draft, p, q):
         bonus = torch.tensor(p[-1:]).multinomial(1)
         p, q = (torch.tensor(rows, dtype=torch.float32)[None] for rows in (p, q))
-        tokens = sampler(p, bonus, q, torch.tensor([draft]))[0].tolist()
+        tokens = sampler(p, bonus, q, torch.tensor([draft], dtype=torch.long))[0].tolist()
         return [token for token in tokens if token >= 0]  # -1 fills what is not kept
 
     return [prove(rule, ROUNDS, "RejectionSampler of vllm-project/vllm")]
