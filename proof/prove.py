@@ -164,8 +164,8 @@ def examine(
         kept: what a text gains: its tokens beyond one for each pass of the target, on average; they
             are the drafts that it keeps, if each pass gives a token of its own. None likewise
         first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often;
-            yours and right, its probabilities; draws, how it comes about, in words; and event, what
-            no right run gives, if it is that: then text is empty
+            yours and right, its probabilities; draws, how it comes about, in words, None if real
+            runs show it; event, what no right run gives, if it is that: then text is empty
         problem: what stands in the way of a verdict, or ""
         left_out: the probability of branches that were not taken to their end
         branches, choices, length: how many there are, tokens of the longest text
@@ -550,7 +550,7 @@ def after_real_runs(
     for trial, result, _ in trials:
         if trial.is_wrong:
             shown = {key: result["measured"][key] for key in ("text", "yours", "right", "event")}
-            result["first_wrong"] = result["first_wrong"] or shown | dict(draws=[])
+            result["first_wrong"] = result["first_wrong"] or shown | dict(draws=None)
             return "wrong", None
     if failure:
         return "undecidable", next((p for p in problems if p.startswith("it raised")), failure)

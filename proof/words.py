@@ -71,7 +71,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     problems = [c["problem"] for c in cases if c["problem"]]
     undecided = f"; undecided in {len(problems)}" if problems else ""
     lines.append(f"  Wrong in {len(wrong)} of {len(cases)} cases{where}{undecided}.")
-    if measured and case["first_wrong"]["draws"]:
+    if measured and case["first_wrong"]["draws"] is not None:
         lines.append(f"  {describe_odds(case['measured'])}")
     if measured and problems:
         lines.append(f"  Not every branch could be taken: {problems[0]}.")
@@ -82,7 +82,7 @@ def describe_first_wrong(
     first_wrong: dict[str, Any], measured: dict[str, Any] | None = None
 ) -> str:
     """What is wrong first, as branches show it, or real runs."""
-    draws = ", ".join(first_wrong["draws"])
+    draws = ", ".join(first_wrong["draws"] or ())
     how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
         return f"{event[0].upper()}{event[1:]}. {how or 'A run with real random numbers did it.'}"
@@ -90,7 +90,7 @@ def describe_first_wrong(
     digits = 4 if abs(yours - right) > 1e-3 else 7
     shown = " ".join(map(str, text))
     figures = f'Text "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
-    if measured and not how:
+    if measured and first_wrong["draws"] is None:
         return f"{figures} {describe_odds(measured)}"
     return f"{figures} {how or 'It happens always: nothing is drawn.'}"
 

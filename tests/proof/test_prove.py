@@ -81,7 +81,7 @@ def test_a_right_rule_is_exact_in_torch():
     pytest.importorskip("torch")
     module = program.load(HERE / "right_torch.py")
     for name in "batched exponential_race gumbel distributions own_torch_generator".split():
-        result = prove(getattr(module, name))
+        result = prove(getattr(module, name), RULE_CASES[:8])
         assert (name, result["verdict"], result["reason"]) == (name, "exact", None)
 
 
@@ -515,7 +515,8 @@ def test_figures_are_told_apart_and_a_text_without_chance_says_so():
     shown = describe(prove(rule))
     assert "distance 5.0e-05 from" in shown and "yours 0.3000300, right 0.3000000" in shown
     shown = describe(prove(lambda target, draft_model, ids, n_tokens, K: [0] * n_tokens))
-    assert 'Text "0": yours 1.0000, right 0.5000. It happens always: nothing is drawn.' in shown
+    assert 'Text "0": yours 1.0000, right 0.' in shown
+    assert "It happens always: nothing is drawn." in shown
 
 
 @pytest.mark.parametrize(
@@ -568,7 +569,7 @@ def test_a_file_that_raises_is_one_line(tmp_path):
 def test_a_file_may_do_anything_to_stderr(tmp_path, done):
     right = (HERE / "right_samplers.py").read_text()
     (tmp_path / "mine.py").write_text(f"{right}\nimport sys\n{done}\n")
-    code, out, err = run(f"{tmp_path / 'mine.py'}:legacy_numpy")
+    code, out, err = run(f"{tmp_path / 'mine.py'}:keeps_nothing")
     assert (code, err) == (0, "") and "EXACT" in out
 
 
