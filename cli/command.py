@@ -196,8 +196,9 @@ def run(words: list[str], commands: dict[str, Callable | str]) -> int:
 
 
 def run_program(commands: dict[str, Callable | str]) -> None:
-    """Call `run` for the command line of this process, and end it with the exit code."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Call `run` for the command line of this process, and end it with the exit code. Only `run`
+    catches Ctrl-C: before and after, that just ends the program.
+    """
     sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
@@ -207,7 +208,9 @@ def run_program(commands: dict[str, Callable | str]) -> None:
     # what the terminal cannot write becomes "?"
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
     warnings.showwarning = print_note  # type: ignore[assignment]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(sys.argv[1:], commands)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -8,6 +8,7 @@ an `import` that looks among them first.
 """
 
 import builtins
+import signal
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -58,6 +59,12 @@ class Finder:
 
 
 sys.meta_path.insert(0, Finder)
+
+
+def command() -> None:
+    """Run the command line `speculate` of this process."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # while modules load, Ctrl-C just ends the program
+    import_ours("main", fromlist=["main"]).main()
 
 
 def __getattr__(name: str) -> Any:

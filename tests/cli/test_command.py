@@ -236,6 +236,29 @@ def test_an_error_of_a_file_names_it(capsys):
 # ---------------------------------------------------------------- real processes
 
 SHORT = "--n_tokens_to_generate=2", "--prompt=é 日"
+WATCHED = """
+import atexit, builtins, signal, sys, speculate
+
+class Stdin:
+    encoding = "utf-8"
+    reconfigure = lambda self, **options: tell()
+
+def watched(name, *more):
+    if name == "speculate.main":
+        tell()
+    return load(name, *more)
+
+tell = lambda: print(signal.getsignal(signal.SIGINT) == signal.SIG_DFL)
+load, builtins.__import__, sys.stdin = builtins.__import__, watched, Stdin()
+sys.argv = ["speculate", "version"]
+atexit.register(tell)
+speculate.command()
+"""
+
+
+def test_before_and_after_a_command_ctrl_c_just_ends_the_program():
+    done = python("-c", WATCHED)
+    assert done.stdout.split() == ["True", "True", main.VERSION, "True"], done.stderr
 
 
 def test_an_output_that_knows_only_ascii(pair):
