@@ -126,7 +126,7 @@ POOLED = sum(tokens(a, 4) - 1 for a in (0.6, 0.9)) / sum(tokens(a, 3) for a in (
     ("rule.md", f"At a = 0.8 and K = 4 that is {tokens(0.8, 4):.2f}"),
     ("rule.md", f"half 0.9, K = 4 yields {(tokens(0.6, 4) + tokens(0.9, 4)) / 2:.2f} tokens."),
     ("rule.md", f"the mean 0.75 is only {tokens(0.75, 4):.2f}, because"),
-    ("rule.md", f"at {POOLED:.2f}, accepted over examined, it is {tokens(POOLED, 4):.2f}, because"),
+    ("rule.md", f"at {POOLED:.3f}, accepted over examined, it is {tokens(POOLED, 4):.2f}, because"),
     ("rule.md", f"4 c + v = 1.55 for {tokens(0.8, 4):.2f} tokens, which"),
     ("rule.md", f"without drafts: {speedup(0.8, 4, 0.1, 1.15):.2f} times as fast](round_time.svg)"),
     ("rule.md", f"v = 1.15 gives {speedup(0.8, 4, 0.1, 1.15):.2f}"),
