@@ -68,8 +68,6 @@ def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueErr
         return ValueError(f"{name}: is a file; expected the folder of a model: {Path(name).parent}")
     if not os.path.isdir(models_dir):
         state = "which is no folder"
-    elif not os.access(models_dir, os.R_OK | os.X_OK):
-        state = "permission denied"
     elif folder:
         state = problem_with(folder)
     else:

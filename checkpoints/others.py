@@ -4,21 +4,14 @@ from pathlib import Path
 
 OTHERS = {  # {pattern of a name: what such a file is, or what to do with it}
     "*.gguf": "llama.cpp's format",
-    "ggml-model*": "ggml's format",
     "adapter_*": "a LoRA adapter: merge it into its model",
     "ckpt.pt": "nanoGPT's checkpoint",
-    "*_ft.pkl": "DialoGPT's weights: name it pytorch_model.bin",
     "tf_model.h5": "Keras weights",
     "flax_model.msgpack": "Flax weights",
     "*.onnx": "ONNX",
-    "onnx": "a folder of ONNX files",
-    "openvino_model.*": "OpenVINO's format",
-    "*.npz": "NumPy arrays",
-    "*.fp16.*": "a variant: rename it",
     "vocab.txt": "BERT's WordPiece vocabulary",
     "*.model": "a SentencePiece vocabulary",
     "*?tokenizer.json": "a tokenizer: name it tokenizer.json",
-    "*-vocab.json": "a vocabulary: name it vocab.json",
     "checkpoint-*": "a step of a training: give this folder",
 }
 

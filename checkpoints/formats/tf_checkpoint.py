@@ -28,7 +28,6 @@ from checkpoints.formats.tensor import Tensor, require_contiguous
 
 MAGIC = 0xDB4775248B80FB57
 FOOTER = 48
-TRAILER = 5  # bytes after a block: compression and CRC
 INDEX_LIMIT = 1 << 16  # bytes; GPT-2's largest has 20,000. Keys grow by what they share
 # fields of a BundleEntryProto; of its shape, each dimension; of a dimension, its size
 DTYPE, SHAPE, OFFSET, SIZE = 1, 2, 4, 5
@@ -108,14 +107,9 @@ def parse_entries(raw: bytes) -> dict[bytes, bytes]:
     read_handle(footer)  # of the metadata
     index_offset, index_size = read_handle(footer)
     entries: dict[bytes, bytes] = {}
-    end = 0  # end of the previous block; the first block begins at 0
     index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
     for _, handle in index:
-        offset, size = read_handle(BytesIO(handle))
-        if offset != end:  # else one block could be named, and parsed, many times
-            raise ValueError("blocks that are not side by side")
-        entries |= parse_block(raw, offset, size)  # pairs (key, value)
-        end = offset + size + TRAILER
+        entries |= parse_block(raw, *read_handle(BytesIO(handle)))  # pairs (key, value)
     return entries
 
 
