@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -147,12 +147,10 @@ def new_lines(
     # a group that was begun is decoded again as it was: other passes would round otherwise
     n_again = n_done % batch_size if n_done < len(jobs) else 0
     groups = [jobs[i : i + batch_size] for i in range(n_done - n_again, len(jobs), batch_size)]
-    if not cluster:
-        yield from islice(chain.from_iterable(map(work, groups)), n_again, None)
-        return
-    from cli.cluster import connect  # Dask
+    if cluster:
+        from cli.cluster import connect  # Dask
 
-    with connect(cluster) as map_groups:
+    with connect(cluster) if cluster else nullcontext(map) as map_groups:
         yield from islice(chain.from_iterable(map_groups(work, groups)), n_again, None)
 
 

@@ -10,18 +10,10 @@ ELSEWHERE = {  # {flag of another program, or that `generate` had: what it is ca
     "assistant_model": "--draft_model_size",
     "max_new_tokens": "--n_tokens_to_generate",
     "max_tokens": "--n_tokens_to_generate",
-    "n_predict": "--n_tokens_to_generate",
-    "num_assistant_tokens": "--K",
     "num_speculative_tokens": "--K",
-    "speculate_k": "--K",
-    "prompts": "python main.py batch FILE",
     "out": "python main.py batch FILE --out NAME",
     "batch_size": "python main.py batch FILE --batch_size N",
     "cluster": "python main.py batch FILE --cluster ADDRESS",
-    "report": "python main.py play --save NAME",
-    "mistake": "python main.py mistakes NAME",
-    "rule": "python main.py prove FILE",
-    "download": "python main.py download NAME",
     "version": "python main.py version",
 }
 

@@ -7,11 +7,6 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
-
 
 def require_writable(path: Path) -> None:
     """Raise an error, which says why, if a file cannot be written or not be made in its folder."""
@@ -71,9 +66,6 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     def write(line: str) -> None:
         nonlocal size
         with named(path), path.open("ab", buffering=0) as file:
-            if fcntl:
-                with suppress(OSError):  # of a disk without locks
-                    fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
             try:

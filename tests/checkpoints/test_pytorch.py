@@ -55,9 +55,7 @@ def value(raw):
 
 HOSTILE = {  # {what it does: pickle}
     "os.system": value(SYSTEM + b"(" + RUN + b"tR"),
-    "eval": value(b"c__builtin__\neval\n" + RUN + b"\x85R"),
     "getattr": value(b"c__builtin__\ngetattr\n" + SYSTEM + RUN + b"\x86R"),
-    "a name of torch": value(b"ctorch.hub\nload\n" + RUN + b"\x85R"),
     "a storage that is loaded from bytes": value(
         b"ctorch.storage\n_load_from_bytes\n" + RUN + b"\x85R"
     ),

@@ -251,8 +251,3 @@ def test_what_cannot_be_used_is_one_line(batch, out, flags, said):
 def test_a_file_that_is_not_there(cli, tmp_path):
     done = cli(tmp_path / "none", command=["batch"])
     assert done.code == 2 and done.err == f"error: {tmp_path / 'none'}: No such file or directory\n"
-
-
-def test_a_device_has_no_prompts(cli):
-    done = cli("/dev/zero", command=["batch"])
-    assert done.code == 2 and done.err == "error: /dev/zero: is a device; expected a file\n"

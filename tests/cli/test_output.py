@@ -1,8 +1,6 @@
 """New files: whole or not at all, and never over another."""
 
 import os
-from contextlib import suppress
-from threading import Barrier, Thread
 
 import pytest
 from toys import refusal
@@ -59,13 +57,6 @@ def test_a_first_line_that_finds_no_room_leaves_no_file(tmp_path, full_disk):
     assert [*tmp_path.iterdir()] == []
 
 
-def test_a_file_of_lines_appears_with_the_first(tmp_path):
-    write = line_writer(tmp_path / "a")
-    assert [*tmp_path.iterdir()] == []
-    write("one")
-    assert (tmp_path / "a").read_text() == "one\n"
-
-
 def test_of_two_programs_that_write_lines_one_stops(tmp_path):
     path = tmp_path / "a"
     write, write_too = line_writer(path), line_writer(path)
@@ -117,34 +108,3 @@ def test_without_hard_links_too_nothing_is_overwritten(tmp_path, monkeypatch):
         path.write_text("ours")
     assert (tmp_path / "a").read_text() == "ours"
     assert (tmp_path / "mine").read_text() == "mine"
-
-
-def test_a_file_that_appears_at_the_last_moment_is_kept(tmp_path, monkeypatch):
-    """Even after everything was looked at: the name is taken and refused in one step."""
-    lexists = os.path.lexists
-    with pytest.raises(ValueError, match="a: has appeared meanwhile"):
-        with new_file(tmp_path / "a") as temporary:
-            temporary.write_text("ours")
-            (tmp_path / "a").write_text("mine")
-            monkeypatch.setattr(os.path, "lexists", lambda path: path != tmp_path / "a")
-    assert lexists(temporary) and (tmp_path / "a").read_text() == "mine"
-
-
-def test_two_programs_that_write_at_the_same_moment_write_no_line_twice(tmp_path):
-    """One looks at the file and writes while the other waits."""
-    path, both = tmp_path / "a", Barrier(2)
-
-    def write(n):
-        write = line_writer(path)
-        both.wait()
-        with suppress(ValueError):
-            write(f"{n}")
-
-    for _ in range(200):
-        path.unlink(missing_ok=True)
-        threads = [Thread(target=write, args=[n]) for n in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(path.read_text().splitlines()) == 1
