@@ -21,17 +21,25 @@ def read_added_tokens(
     Warns of those it leaves out: tokens without a row in the model, and tokens of the vocabulary
     that take spaces around them. Raises ValueError for other tokens that do, and for a wrong id.
     """
-    listed = [token for name in names for token in listed_tokens(folder / name)]
-    known = [token for token in listed if token["content"] in vocabulary]
-    new = [token for token in listed if token["content"] not in vocabulary and "id" in token]
+    listed = [token for name in names for token in listed_tokens(folder / name, vocabulary)]
+    tokens = {token["content"]: token for token in listed}
     config = read_json(folder / "config.json", optional=True)
     n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
-    return tokens_in(vocabulary, known, folder) | new_tokens(new, n_rows, folder)
+    plain = [text for text, token in tokens.items() if any(map(token.get, SPACES))]
+    new = sorted(tokens.keys() - vocabulary)
+    lost = [text for text in new if tokens[text]["id"] >= n_rows]
+    if plain:
+        warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(plain)[:80]}")
+    if lost:
+        shown = " ".join(lost)[:80]
+        warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
+    return {text: token["id"] for text, token in tokens.items() if text not in {*plain, *lost}}
 
 
-def listed_tokens(path: Path) -> list[dict]:
-    """The tokens that a file lists, which may be missing: {"content": text, "file": path}, with an
-    "id" unless only the text is named, and flags. Raises ValueError for a token that is no text.
+def listed_tokens(path: Path, vocabulary: dict[str, int]) -> list[dict]:
+    """The tokens that a file lists, which may be missing: {"content": text, "id": that of the
+    vocabulary, else the file's, and flags}. Those without an id are left out. Raises ValueError for
+    what require_new refuses.
 
     A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
     {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
@@ -45,9 +53,22 @@ def listed_tokens(path: Path) -> list[dict]:
         else:
             decoder = values.get("added_tokens_decoder", {})
             tokens = named_tokens(values) + [t | {"id": int(i)} for i, t in decoder.items()]
-        if wrong := [token for token in tokens if type(token["content"]) is not str]:
-            raise ValueError(f"the token {wrong[0]['content']!r} is no text")
-        return [token | {"file": path} for token in tokens if token["content"]]
+        tokens = [token for token in tokens if token["content"]]
+        known = [t | {"id": vocabulary[t["content"]]} for t in tokens if t["content"] in vocabulary]
+        new = [t for t in tokens if t["content"] not in vocabulary and "id" in t]
+        for token in new:
+            require_new(token)
+        return known + new
+
+
+def require_new(token: dict) -> None:
+    """Raise ValueError for a token besides the vocabulary that is no text, takes spaces around it,
+    or has an id that is no whole number from 0 on.
+    """
+    text, i = token["content"], token["id"]
+    require_unset(token, *SPACES)
+    if type(text) is not str or type(i) is not int or i < 0:
+        raise ValueError(f"the token {text!r} has the id {i!r}")
 
 
 def named_tokens(settings: dict) -> list[dict]:
@@ -60,40 +81,3 @@ def named_tokens(settings: dict) -> list[dict]:
         named += more.values() if isinstance(more, dict) else more
     tokens = [{"content": value} if isinstance(value, str) else value for value in named]
     return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is false
-
-
-def tokens_in(vocabulary: dict[str, int], tokens: list[dict], folder: Path) -> dict[str, int]:
-    """Those of the listed tokens that are found whole, with the vocabulary's ids. Warns of those
-    that take spaces around them: they are text like any other.
-    """
-    takes_spaces = {token["content"]: any(map(token.get, SPACES)) for token in tokens}
-    if plain := [text for text, takes in takes_spaces.items() if takes]:
-        warnings.warn(f"{folder}: in a prompt, {several(plain)} is text like any other")
-    return {text: vocabulary[text] for text, takes in takes_spaces.items() if not takes}
-
-
-def new_tokens(tokens: list[dict], n_rows: float, folder: Path) -> dict[str, int]:
-    """Those of the listed tokens that have one of the n_rows rows of the model, {text: id}. Warns
-    of the others. Raises ValueError for one that takes spaces around it, and for a wrong id.
-    """
-    ids: dict[str, int] = {}
-    for token in tokens:
-        text, i = token["content"], token["id"]
-        with errors_about(token["file"], OTHER_TOKENS):
-            require_unset(token, *SPACES)
-            if type(i) is not int or i < 0:
-                raise ValueError(f"the token {text!r} has the id {i!r}")
-        ids[text] = i
-    if lost := [text for text, i in ids.items() if i >= n_rows]:
-        warnings.warn(f"{folder}: its model has no row for {several(lost)}, left out")
-    return {text: i for text, i in ids.items() if i < n_rows}
-
-
-def several(texts: list[str]) -> str:
-    """What to call tokens, in one line however many.
-
-    >>> several(["<a>"]), several(["<a>", "<b>", "<c>"])
-    ("the token '<a>'", "the token '<a>' (and 2 more)")
-    """
-    others = f" (and {len(texts) - 1:,} more)" if len(texts) > 1 else ""
-    return f"the token {texts[0]!r}{others}"

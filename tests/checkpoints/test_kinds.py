@@ -357,9 +357,9 @@ NOTES = {
     "a row more than the config says": "the last 1 rows",
     "a padded embedding": "the last 61 rows",
     "a head that was rounded": "is wte.weight, but for rounding",
-    "a token without a row": "no row for the token '[PAD]'",
-    "tokens without rows": "no row for the token '<259>' (and 40 more), left out",
-    "a special token that takes spaces": "the token 'the' is text like any other",
+    "a token without a row": "no row for these tokens, left out: [PAD]",
+    "tokens without rows": "no row for these tokens, left out: <259> <260>",
+    "a special token that takes spaces": "these tokens are text: the",
     "settings that are ignored": "repetition_penalty 1.2 is ignored",
 }
 ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
