@@ -41,7 +41,7 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     text: list[int] = []
     for _ in range(case.rounds or 1):
         draft, p, q = drafted(case, text, branch)
-        result = call_round(call, (draft, p, q), branch)
+        result = call_round(call, ([*draft], p, q), branch)  # a rule may use up its draft
         text += round_of(result, draft, case.n_vocab, branch.stop)
     return tuple(text), case.rounds or 1
 
@@ -62,10 +62,11 @@ def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows),
 
 def call_round(call: Callable, arguments: tuple, branch: Branch) -> Any:
     """Call a rule. Without a draft, as at the end of a text, it may not raise an error."""
+    is_drafted = len(arguments[0]) > 0
     try:
         return call(*arguments, branch=branch)
     except Exception as error:
-        if len(arguments[0]):
+        if is_drafted:
             raise
         branch.stop(f"for an empty draft it raised {describe_error(error)}", EmptyDraft)
 

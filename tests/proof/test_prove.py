@@ -77,6 +77,20 @@ def test_a_right_rule_is_exact_however_it_is_written(rule):
 
 
 @pytest.mark.oracle
+def test_a_rule_may_use_up_its_draft():
+    def rule(draft, p, q, sample, accept):
+        n_accepted = 0
+        while draft:
+            token = draft.pop(0)
+            if not accept(p[n_accepted, token] / q[n_accepted, token]):
+                rest = np.maximum(p[n_accepted] - q[n_accepted], 0)
+                return n_accepted, sample(rest / rest.sum())
+            n_accepted += 1
+        return n_accepted, sample(p[n_accepted])
+
+    assert prove(rule, RULE_CASES[:3])["verdict"] == "exact"
+
+
 def test_a_right_rule_is_exact_in_torch():
     pytest.importorskip("torch")
     module = program.load(HERE / "right_torch.py")
