@@ -8,8 +8,10 @@ it can be stopped whatever it does. It writes lines of JSON, on the stdout that 
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from json import dumps, loads
 from pathlib import Path
+from time import time
 from types import ModuleType
 from typing import Any
 
@@ -19,13 +21,17 @@ from .enumerate import describe_error
 from .program import find, load
 
 
-def main(program: str, settings: str) -> None:
+def main(program: str, settings: str, began: str) -> None:
     """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
+    began: time.time() when it was started: until FILE.py is imported, its time runs, too
     """
     lines = os.fdopen(os.dup(1), "w")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    if hasattr(os, "register_at_fork"):  # a process that the program forks writes no lines
+        os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
 
     def write(**line: Any) -> None:
         print(dumps(line), file=lines, flush=True)
@@ -37,7 +43,7 @@ def main(program: str, settings: str) -> None:
     own = os.dup(2)
     try:
         sys.stderr = open(os.dup(2), "w", errors="backslashreplace")  # a file may close it
-        judge = judge_of(program, loads(settings))
+        judge = judge_of(program, loads(settings), float(began))
         sys.stderr = open(own, "w", errors="backslashreplace")
         write(results=judge())
     except (ValueError, OSError) as error:
@@ -49,13 +55,16 @@ def main(program: str, settings: str) -> None:
     os._exit(0)  # whatever a program wants to do at its end
 
 
-def judge_of(program: str, settings: dict[str, Any]) -> Callable[[], list[dict[str, Any]]]:
+def judge_of(
+    program: str, settings: dict[str, Any], began: float
+) -> Callable[[], list[dict[str, Any]]]:
     """Import a program. Returns a function that judges it, and gives the results of `prove`."""
     to_probs = filtered(*(settings.pop(name) for name in ("temperature", "top_k", "top_p")))
     if Path(program).stem.startswith("judge_"):
         adapter = load(Path(program))
         return lambda: fitting(adapter)
     function, name = find(program)
+    settings["timeout"] -= time() - began
     return lambda: [referee.prove(function, None, name, to_probs, **settings)]
 
 

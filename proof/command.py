@@ -7,7 +7,7 @@ from json import dumps, loads
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 from threading import Timer
-from time import monotonic
+from time import monotonic, time
 from typing import Any, Literal
 
 from .json_cases import judge_answers
@@ -101,22 +101,25 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     """
     package = __package__ or "proof"
     folder = Path(__file__).parents[package.count(".") + 1]
-    words = [str(folder), f"{package}.alone", program, dumps(settings)]
+    words = [str(folder), f"{package}.alone", program, dumps(settings), str(time())]
     is_known = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
-    began = monotonic()
+    began = last_line = monotonic()
     with Popen(
         [sys.executable, "-c", ALONE, *words], stdin=DEVNULL, stdout=PIPE, text=True
     ) as child:
         try:
             for line in in_time(child, settings["timeout"] + GRACE, each=is_known):
                 lines.append(loads(line))
+                last_line = monotonic()
         finally:
             child.kill()
     last = lines[-1] if lines else {}
     if "error" in last:
         raise ValueError(last["error"])
-    results = last.get("results") or [unfinished(program, lines, monotonic() - began)]
+    silent = monotonic() - (last_line if is_known else began)
+    was_stopped = silent >= settings["timeout"] + GRACE
+    results = last.get("results") or [unfinished(program, lines, monotonic() - began, was_stopped)]
     about = dict(version=VERSION, settings=settings)
     return [result | about for result in results]
 
@@ -138,10 +141,19 @@ def in_time(child: Popen, seconds: float, each: bool) -> Iterator[str]:
         watch.cancel()
 
 
-def unfinished(program: str, lines: list[dict[str, Any]], seconds: float) -> dict[str, Any]:
-    """The result of a process that did not come to its end, from what it wrote."""
+def unfinished(
+    program: str, lines: list[dict[str, Any]], seconds: float, was_stopped: bool
+) -> dict[str, Any]:
+    """The result of a process that did not come to its end, from what it wrote.
+
+    was_stopped: whether that was because its time was up
+    """
     function, at = next((line["begins"] for line in reversed(lines) if "begins" in line), ("", ""))
     where = f"in the case {at}" if at else "before the first case"
-    problem = f"it did not end in {seconds:.0f} seconds, {where}: it was stopped"
+    if at and "case" in lines[-1]:  # all that is enumerated was
+        where = "in real runs"
+    problem = f"its process exited or crashed {where}"
+    if was_stopped:
+        problem = f"it did not end in {seconds:.0f} seconds, {where}: it was stopped"
     cases = [line["case"][1] for line in lines if line.get("case", [""])[0] == function]
     return summary(function or program, "undecidable", problem, cases, seconds)

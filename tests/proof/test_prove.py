@@ -1,6 +1,7 @@
 """The referee: right rules and loops are exact, wrong ones wrong, and no others exact."""
 
 import json
+import os
 import random
 
 import numpy as np
@@ -585,6 +586,26 @@ def test_a_file_may_do_anything_to_stderr(tmp_path, done):
     (tmp_path / "mine.py").write_text(f"{right}\nimport sys\n{done}\n")
     code, out, err = run(f"{tmp_path / 'mine.py'}:keeps_nothing")
     assert (code, err) == (0, "") and "EXACT" in out
+
+
+def test_a_process_that_exits_was_not_stopped(tmp_path):
+    (tmp_path / "mine.py").write_text("def verify(draft, p, q): import os; os._exit(0)")
+    code, out, _ = run(tmp_path / "mine.py")
+    assert code == 3 and "its process exited or crashed in the case K = 1" in out
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
+def test_a_process_that_is_forked_is_not_waited_for(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import os, time\n"
+        "if forked := os.fork(): print(forked, file=open(__file__ + '.pid', 'w'))\n"
+        "else: time.sleep(60)\n"
+        "def verify(draft, p, q): return 0, 0\n"
+    )
+    settings = dict(batch=False, timeout=50.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+    (result,) = command.judged(str(tmp_path / "mine.py"), settings)
+    assert result["verdict"] == "wrong"
+    os.kill(int((tmp_path / "mine.py.pid").read_text()), 9)  # raises an error if it has ended
 
 
 def test_a_namesake_beside_a_file_with_torch_is_left_alone(tmp_path):
