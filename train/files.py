@@ -15,7 +15,7 @@ from torch import nn
 from checkpoints.files import sha256_of
 from checkpoints.folder import read_config, tokenizer_files, weights_files
 from checkpoints.search import find_folder
-from checkpoints.tokenizer import fit_vocabulary, load_encoder
+from checkpoints.tokenizer import LISTS, fit_vocabulary, load_encoder
 from cli.output import named
 from decoding.streams import Purpose, stream
 from gpt2 import Config
@@ -124,11 +124,13 @@ def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
 
 def write_model(model: GPT2, folder: Path, source: Path) -> None:
     """Write a model into a folder, which is made, as Hugging Face stores GPT-2, with the vocabulary
-    of another folder. The output head is not written, because it is the token embedding.
+    of another folder and the tokens listed beside it. The output head is not written, because it is
+    the token embedding.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
-    for path in tokenizer_files(source):
-        write(folder / path.name, path.read_bytes())
+    for path in {*tokenizer_files(source), *(source / name for name in LISTS)}:
+        if path.is_file():
+            write(folder / path.name, path.read_bytes())
     write(folder / "config.json", model.config.to_json_string().encode())
 
 

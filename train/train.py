@@ -61,6 +61,8 @@ def tokenizer(corpus: str, folder: str) -> None:
     CORPUS is the folder of *_train.txt; FOLDER is made, with the vocabulary in it.
     """
     made = open_run(folder, "cpu")
+    if any(made.glob("*")):  # the vocabulary of a model that was trained there
+        raise ValueError(f"{made}: is there already; give a new folder")
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     documents = texts.read_documents(corpus, "train")

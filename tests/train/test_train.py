@@ -1,6 +1,7 @@
 """What is trained in PyTorch is what runs in NumPy: models and heads, before and after the disk."""
 
 import errno
+import json
 import re
 import signal
 import subprocess
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import ROOT
+from command_line import END, ROOT
 from toys import NUMPY, TINY, write_checkpoint, write_pair
 
 import utils
@@ -23,6 +24,7 @@ from checkpoints.tokenizer import load_encoder
 from cli import command
 from decoding.decode import load_pair
 from decoding.heads import load_head
+from encoder import END_OF_TEXT
 
 for package in ("torch", "transformers", "safetensors", "tokenizers"):
     pytest.importorskip(package)
@@ -308,6 +310,13 @@ def test_a_vocabulary_in_one_file_comes_with_the_model(places, folder, tmp_path)
     assert load_encoder(tmp_path / "made") == load_encoder(folder) == expected
 
 
+def test_the_tokens_that_a_folder_lists_come_with_the_model(places, folder, tmp_path):
+    (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": END_OF_TEXT}))
+    train.target(*places, **words_of(tmp_path)["target"])
+    ids = load_encoder(folder).encode(f"a {END_OF_TEXT}")
+    assert ids[-1] == END and load_encoder(tmp_path / "made").encode(f"a {END_OF_TEXT}") == ids
+
+
 def retrained(tmp_path, places, flags):
     path = Path(flags["students"], "model.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
@@ -356,6 +365,14 @@ def test_nothing_is_overwritten(places, tmp_path, name, where):
     with pytest.raises(ValueError, match="is there already, and no run to resume"):
         getattr(train, name)(places[0], str(path), **words_of(tmp_path).get(name, {}))
     assert not before or sha256_of([*weights_files(path), path / "vocab.json"]) == before
+
+
+def test_a_vocabulary_does_not_replace_that_of_a_run(places, tmp_path):
+    train.target(*places, **words_of(tmp_path)["target"])
+    before = (tmp_path / "made" / "vocab.json").read_bytes()
+    with pytest.raises(ValueError, match="is there already; give a new folder"):
+        train.tokenizer(*places)
+    assert (tmp_path / "made" / "vocab.json").read_bytes() == before
 
 
 @pytest.mark.parametrize("damaged", [b"", b"hello", "cut", "empty"])
