@@ -33,7 +33,8 @@ def read_added_tokens(
     if lost:
         shown = " ".join(lost)[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
-    return {text: token["id"] for text, token in tokens.items() if text not in {*plain, *lost}}
+    found = tokens.keys() - {*plain, *lost}
+    return {text: token["id"] for text, token in tokens.items() if text in found}
 
 
 def listed_tokens(path: Path, vocabulary: dict[str, int]) -> list[dict]:

@@ -6,16 +6,17 @@ from pathlib import Path
 from checkpoints.files import read_json
 
 SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
+MAX_SHARDS = 1000
 
 
 def files_of(index: Path) -> list[Path]:
-    """The shards that an index names, in order. Raises ValueError if it names none, or
-    something else than files beside it.
+    """The shards that an index names, in order. Raises ValueError if it names none, or more than
+    MAX_SHARDS, or something else than files beside it.
     """
     names = read_json(index).get("weight_map")
     names = {*map(str, names.values())} if isinstance(names, dict) else {}
     are_files = all(re.fullmatch(SHARD, name, re.ASCII) for name in names)
-    if not names or not are_files:
+    if not are_files or not 0 < len(names) <= MAX_SHARDS:
         raise ValueError(
             f"{index}: expected the files of tensors beside it; delete it and fetch it again"
         )

@@ -210,6 +210,12 @@ def test_a_model_in_several_files(sharded):
     assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 
+def test_an_index_of_too_many_shards(sharded):
+    names = {f"{i}": f"{i}.safetensors" for i in range(1001)}
+    (sharded / SHARDS_INDEX).write_text(json.dumps({"weight_map": names}))
+    assert refusal(weights_files, sharded).startswith(f"{sharded / SHARDS_INDEX}: expected the")
+
+
 def test_all_files_of_the_weights_are_known(folder):
     assert weights_files(folder) == [folder / "model.safetensors"]
     for path in TF.glob("model.ckpt.*"):  # which come second

@@ -246,8 +246,3 @@ def test_what_cannot_be_used_is_one_line(batch, out, flags, said):
     done = batch(flags)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert said in done.err and not out.exists()
-
-
-def test_a_file_that_is_not_there(cli, tmp_path):
-    done = cli(tmp_path / "none", command=["batch"])
-    assert done.code == 2 and done.err == f"error: {tmp_path / 'none'}: No such file or directory\n"
