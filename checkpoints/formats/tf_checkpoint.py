@@ -108,8 +108,11 @@ def parse_entries(raw: bytes) -> dict[bytes, bytes]:
     index_offset, index_size = read_handle(footer)
     entries: dict[bytes, bytes] = {}
     index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
-    for _, handle in index:
-        entries |= parse_block(raw, *read_handle(BytesIO(handle)))  # pairs (key, value)
+    handles = [read_handle(BytesIO(handle)) for _, handle in index]
+    if sum(size for _, size in handles) > len(raw):  # one could be named thousands of times
+        raise ValueError("blocks that overlap")
+    for offset, size in handles:
+        entries |= parse_block(raw, offset, size)  # pairs (key, value)
     return entries
 
 

@@ -53,9 +53,10 @@ def closed(entries):
     return entries + bytes(4) + (1).to_bytes(4, "little") + bytes(5)
 
 
-def table(data):
-    """A table of one data block."""
-    index = block([(b"0", varint(0) + varint(len(data) - 5))])
+def table(data, n_handles=1):
+    """A table of one data block, which its index names n times."""
+    handle = varint(0) + varint(len(data) - 5)
+    index = block([(b"%08d" % i, handle) for i in range(n_handles)])
     handle = varint(len(data)) + varint(len(index) - 5)
     footer = (handle + handle).ljust(40, b"\0")
     return data + index + footer + tf_checkpoint.MAGIC.to_bytes(8, "little")
@@ -107,6 +108,12 @@ def test_dtypes(folder, dtype, code):
     (folder / INDEX).write_bytes(table(block([HEADER, (G, entry(code, size=stored.nbytes))])))
     found = tf_checkpoint.read_table(folder / INDEX)["ln_f.weight"].read(np.float32)
     np.testing.assert_array_equal(found, expected, strict=True)
+
+
+def test_a_small_file_that_claims_much_is_not_believed():
+    many = block([(b"%06d" % i, b"") for i in range(300)])
+    with pytest.raises(ValueError, match="overlap"):
+        tf_checkpoint.parse_entries(table(many, 1000))
 
 
 def test_a_large_file_is_read_only_as_far_as_an_index_may_go(folder):
