@@ -3,8 +3,8 @@
 A model is a function from the new text, a tuple of tokens, to the distribution of the next token.
 The cases are small, so that every branch can be taken, and have what a wrong rule gets away with
 elsewhere: zeros in p and in q, rows with all mass on one token, equal rows, rows that depend on the
-whole text, replacements for which several tokens are possible, rounds that end at a draft. One,
-WIDE, is too large for that, and is judged by real runs.
+whole text, replacements for which several tokens are possible, rounds that end at a draft. WIDE
+and MANY_ROWS are too large for that, and are judged by real runs.
 """
 
 from collections.abc import Callable, Iterator
@@ -306,6 +306,9 @@ WIDE = replace(
     seen=((0, 5, 7), tuple(CLASSES.tolist())),
 )
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
+MANY_ROWS = replace(  # of the fourth and the fifth the first tokens count
+    batch_case("five rows", *[row_case(rows(P, BONUS), rows(Q))] * 5), seen=((6, 8), (0, 1, 2))
+)
 
 
 # ---------------------------------------------------------------- right answers

@@ -52,10 +52,10 @@ def prove(
     follows the text and p[i + 1] node i, q[i] is what node i was sampled from; it returns (the
     accepted nodes, the next token), or tokens. A loop is a function (target, draft_model, ids,
     n_tokens, K) that returns the new tokens; a model is called with ids, or with new ids and a
-    cache that has a list `ids`, and returns a row for each of them. All may have parameters sample,
-    accept, rng and end, a token that ends the text: nothing may follow it. Without sample, accept
-    and rng they may draw from numpy.random, random and torch. What cannot be followed is run many
-    times with real random numbers.
+    cache that has a list `ids`, and returns a row of probabilities, not logits, for each of them.
+    All may have parameters sample, accept, rng and end, a token that ends the text: nothing may
+    follow it. Without sample, accept and rng they may draw from numpy.random, random and torch.
+    What cannot be followed is run many times with real random numbers.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 4 if real runs do not tell
     it from an exact one, 2 for bad input.
@@ -63,7 +63,7 @@ def prove(
     Flags:
         json: print one JSON object and nothing else; a list of them for a known program
         batch: the function is a rule for batches
-        temperature: by which the function divides the logits of each row before it samples; 0 means
+        temperature: by which the function divides the log of each row before it samples; 0 means
             that it takes the likeliest token
         top_k: the likeliest tokens to which it cuts each row; 0 means all
         top_p: the probability to which it cuts each row

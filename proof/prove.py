@@ -22,6 +22,7 @@ from .bet import Bet
 from .cases import (
     BATCH_CASES,
     LOOP_CASES,
+    MANY_ROWS,
     RULE_CASES,
     TREE_CASES,
     WIDE,
@@ -423,7 +424,7 @@ def cases_for(
 
 CASES: dict[Form, list[Case]] = {
     rule_text: [*RULE_CASES, WIDE],
-    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE],
+    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
     tree_text: TREE_CASES,
     loop_text: [*LOOP_CASES, WIDE_LOOP],
 }

@@ -8,7 +8,7 @@ import pytest
 
 from docs import one_file
 from proof import prove as referee
-from proof.cases import BATCH_CASES, LOOP_CASES, RULE_CASES, TREE_CASES, filtered
+from proof.cases import BATCH_CASES, LOOP_CASES, MANY_ROWS, RULE_CASES, TREE_CASES, filtered
 from proof.prove import prove
 from proof.words import describe
 from sampling import SamplingParams, verify
@@ -113,6 +113,15 @@ def test_a_rule_for_batches_is_judged():
         assert (result["verdict"], result["reason"]) == ("exact", None)
         rows = next(case for case in result["cases"] if case["name"] == "three rows")
         assert rows["kept"] == pytest.approx(rows["kept_by_verify"])
+
+
+def test_a_batch_that_is_wrong_from_the_fourth_row_on(monkeypatch):
+    monkeypatch.setattr(referee, "WIDE_RUNS", 1_000)
+    share = lambda n: np.where(np.arange(n) > 2, 0.5, 1.0)[:, None]
+    rule = batch_rule(lambda n, k: np.random.random((n, k)) * share(n))
+    cases = [RULE_CASES[0], *BATCH_CASES[:1]]
+    assert prove(rule, cases, batch=True)["verdict"] == "exact"
+    assert prove(rule, [*cases, MANY_ROWS], batch=True)["verdict"] == "wrong"
 
 
 @pytest.mark.parametrize(
