@@ -108,7 +108,7 @@ def test_openvino(pair, desk):
 @pytest.fixture(scope="module")
 def llama(desk):
     """The command that asks the page's server, while that runs."""
-    export_and_serve, ask, _ = blocks("llama.cpp")
+    export_and_serve, ask = blocks("llama.cpp")
     for name in ("gguf", "xllamacpp"):
         pytest.importorskip(name)
     # the last command becomes the process that is ended
