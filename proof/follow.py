@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from . import noise
+from . import sources
 from .enumerate import Undecidable
 
 
@@ -18,7 +18,7 @@ def followed() -> Iterator[None]:
 
     Raises Undecidable if the program itself replaces one.
     """
-    found = list(noise.replacements())
+    found = list(sources.replacements())
     if torch := sys.modules.get("torch"):
         from . import noise_torch
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from .cases import Case, Model, Text
 from .enumerate import Branch, Impossible, RealBranch, Undecidable, describe_error
-from .noise import NUMPY, Source
+from .sources import NUMPY, Source
 
 Stop = Callable[..., NoReturn]  # Branch.stop: raises Undecidable, or another kind
 MOST_CALLS = 1_000  # of a model, in one run

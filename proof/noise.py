@@ -1,4 +1,4 @@
-"""Symbolic random numbers: what numpy.random and random give while a run is enumerated.
+"""Symbolic random numbers: what stands for a random number while a run is enumerated.
 
 An Atom is a uniform number of which only the distribution is known. A Number is a monotone function
 of one Atom: 3 * u, -log(u), w / -log(u). All that code can do with a random number, in the end, is
@@ -16,18 +16,15 @@ Everything else raises Undecidable, which says what it was.
 """
 
 import math
-import random
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from . import enumerate as enumeration
-from .enumerate import STATE, Branch, format_row
+from .enumerate import STATE, Branch
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
-MOST_NUMBERS = 100  # among which a whole number is chosen: a branch for each
 REUSED = "a random number is used again in a race, or after it lost one, which is not followed"
 
 
@@ -40,8 +37,11 @@ def branch() -> Branch:
 class Atom:
     """A uniform number in [0, 1), of which something may be known.
 
-    below: u -> the probability that it is less than u, given all that was decided with it
+    below: u -> the probability that it is less than u, given all that was decided with it; after
+        the answer that it is less than 1/2, that is 2u, at most 1
     quantile: the inverse of `below`
+    spent: whether it lost a race; rival: the atom that it met in one, which is spent when this one
+        is used
     """
 
     def __init__(self):
@@ -110,10 +110,11 @@ def of_one(method: Callable) -> Callable:
 
 
 class Number:
-    """A monotone function of an Atom.
+    """A monotone function of an Atom. What cannot be done with it stops the branch.
 
-    at: atom -> this number. of: its inverse, for any number
+    at: u -> this number, if the atom is u. of: its inverse, for any number
     rising: whether the number grows with its atom
+    An exponential number -log(u) has at = -log, of = exp(-t), and is not rising.
     """
 
     ndim = 0
@@ -206,16 +207,6 @@ class Number:
         log = lambda x: math.log(x) if x > 0 else -math.inf
         return self.positive("the logarithm").map(log, lambda t: float(np.exp(t)))
 
-    def log1p(self):
-        return (self + 1).log()
-
-    def exp(self):
-        back = lambda t: math.log(t) if t > 0 else -math.inf
-        return self.map(lambda x: float(np.exp(x)), back)
-
-    def sqrt(self):
-        return self**0.5
-
     # ---------------------------------------------------------------- decisions
 
     def less(self, t: Any) -> bool:
@@ -238,8 +229,6 @@ class Number:
         first, last = int(low), math.ceil(high)
         points = [self.of(n) for n in range(first + 1, last)]
         return first + self.atom.split(sorted(points), "whole number", self.rising)
-
-    __floor__ = floor = __trunc__ = __int__
 
     def __format__(self, spec=""):
         return "a random number"
@@ -278,229 +267,65 @@ def is_finite(c: Any) -> bool:
     return math.isfinite(c)
 
 
+# ---------------------------------------------------------------- races
+
+
 def race(a: Number, b: Number) -> bool:
-    """Whether a < b."""
+    """Whether a < b: a branch for each answer. Afterwards one of the two, the winner, has the
+    distribution of a winner, and to use the other stops the branch. Of two uniform numbers, the
+    larger, u say, has P(u < t) = t^2.
+
+    Stops the branch if they are not in a race, or if one was in a race before and lost.
+    """
     if a is b:
         return False
     if a.value is not None:
         return b > a.value
+    if b.value is not None:
+        return a < b.value
     a.atom.use()
     b.atom.use()
     if a.atom is b.atom:
         branch().stop(REUSED)
-    both = [(largest, race_chance(a, b, largest)) for largest in (True, False)]
-    chances = {largest: chance for largest, chance in both if chance is not None}
-    if not chances:
+    for_largest, for_smallest = race_chance(a, b, True), race_chance(a, b, False)
+    chance = for_smallest if for_largest is None else for_largest
+    if chance is None:
         branch().stop("two random numbers are compared that are not in a race")
-    chance = chances[True] if True in chances else 1 - chances[False]
-    larger, smaller = (a, b) if choose([chance, 1 - chance], "race") == 0 else (b, a)
-    if NEGLIGIBLE < chance < 1 - NEGLIGIBLE:
+    a_is_larger = choose([chance, 1 - chance], "race") == 0
+    if NEGLIGIBLE < chance < 1 - NEGLIGIBLE:  # otherwise the answer tells nothing
+        larger, smaller = (a, b) if a_is_larger else (b, a)
         larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
-        for number, largest in ((larger, True), (smaller, False)):
-            if largest in chances:
-                chance = chances[largest] if number is a else 1 - chances[largest]
-                number.atom.win(chance, number.rising == largest)
-            else:
-                number.atom.spent = True
-    return smaller is a
+        settle(larger, True, for_largest, a_is_larger)
+        settle(smaller, False, for_smallest, a_is_larger)
+    return not a_is_larger
 
 
-def race_chance(a: Number, b: Number, largest: bool) -> float | None:
-    """The probability that a wins a race with b for the largest number, or the smallest; None if
-    they are not in one. Where they are, all points tell the same, one at the far end included.
+def settle(number: Number, is_larger: bool, chance: float | None, a_is_larger: bool) -> None:
+    """Change a number that was in a race: it won one for the largest number, as the larger, or one
+    for the smallest, as the smaller; or it is spent.
+
+    chance: the probability that the first of the two is the larger; None if they were in no race
+        of this kind
     """
-    leader = (max if largest else min)(a, b, key=lambda number: number.quantile(0.5))
+    if chance is None:
+        number.atom.spent = True
+    else:
+        number.atom.win(chance if a_is_larger else 1 - chance, number.rising == is_larger)
+
+
+def race_chance(a: Number, b: Number, for_largest: bool) -> float | None:
+    """The probability that a is larger than b, if they are in a race for the largest number, P(a <
+    t) = F(t)^v and P(b < t) = F(t)^w, or for the smallest, likewise with P(a > t) and P(b > t);
+    None if they are not. It is found at a few points t, which must tell the same, one at the far
+    end included.
+    """
+    leader = (max if for_largest else min)(a, b, key=lambda number: number.quantile(0.5))
     chances: list[float] = []
     for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
-        t = leader.quantile(mass if largest else 1 - mass)
-        reached = [x.below(t) if largest else 1 - x.below(t) for x in (a, b)]
+        t = leader.quantile(mass if for_largest else 1 - mass)
+        reached = [x.below(t) if for_largest else 1 - x.below(t) for x in (a, b)]
         v, w = (-math.log(x) if x > 0 else math.inf for x in reached)
         chances.append(1 / (1 + w / v) if v else 0.0 if w else math.nan)
         if not abs(chances[-1] - chances[0]) < NEGLIGIBLE:  # NaN, too
             return None
-    return chances[0]
-
-
-# ---------------------------------------------------------------- sources
-
-
-class Source:
-    """A random number generator in place of a real one, which it calls while nothing is enumerated.
-
-    followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
-        during a run, is refused. Arguments that NumPy or Python refuses raise what they raise
-    """
-
-    def __init__(self, real: Any, followed: dict[str, Callable]):
-        self._real, self._followed = real, followed
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        real = getattr(self._real, name)
-
-        def call(*args, **kwargs):
-            if not enumeration.current:
-                return real(*args, **kwargs)
-            if name not in self._followed:
-                branch().stop(f"{name} is not followed")
-            try:
-                if same := SAME.get(type(self._real)):
-                    getattr(same, name)(*args, **kwargs)  # raises what the real one raises
-                return self._followed[name](*args, **kwargs)
-            except TypeError:
-                branch().stop(f"{name} with these arguments is not followed")
-
-        if not callable(real) and enumeration.current:
-            branch().stop(f"it uses {name} of a random number generator")
-        return call if callable(real) else real
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        if enumeration.current:
-            branch().stop("it copies a random number generator while it runs")
-        return super().__reduce_ex__(protocol)
-
-
-def draw() -> Number:
-    """A random number in [0, 1)."""
-    return Number(Atom())
-
-
-def fill(make: Callable[[], Any], size: Any) -> Any:
-    """One of what `make` gives, or an array of them."""
-    if size is None:
-        return make()
-    cells = np.empty(size, object)
-    for i in np.ndindex(cells.shape):
-        cells[i] = make()
-    return cells
-
-
-def pick(weights: Any) -> int:
-    """An index in proportion to the weights, by one uniform number, as NumPy does it."""
-    cumulative = np.cumsum(np.asarray(weights, float))
-    if not cumulative.size or not 0 < cumulative[-1] < np.inf:
-        branch().stop(f"a choice among {format_row(weights)}: expected probabilities")
-    return draw().atom.split((cumulative[:-1] / cumulative[-1]).tolist(), "sampled")
-
-
-def whole(n: int) -> int:
-    """A whole number from 0 to n - 1, each as likely; undecidable if n is above MOST_NUMBERS."""
-    if n > MOST_NUMBERS:
-        branch().stop(f"one of {n:,} whole numbers is not followed; a uniform number is")
-    return pick([1] * n)
-
-
-def shape(size: Any, *parameters: Any) -> Any:
-    """The size that was asked for, or that of the parameters; None for a single number."""
-    return size if size is not None else np.broadcast(*parameters).shape or None
-
-
-def uniform(low=0.0, high=1.0, size=None):
-    return fill(draw, shape(size, low, high)) * np.subtract(high, low) + low
-
-
-def exponential(scale=1.0, size=None):
-    return -np.log(fill(draw, shape(size, scale, scale))) * scale
-
-
-def gumbel(loc=0.0, scale=1.0, size=None):
-    return -np.log(exponential(1.0, shape(size, loc, scale))) * scale + loc
-
-
-def integers(low, high=None, size=None, dtype=int, endpoint=False):
-    low, high = (0, low) if high is None else (low, high)
-    drawn = fill(lambda: low + whole(high + endpoint - low), size)
-    return drawn if size is None else drawn.astype(int)
-
-
-def choice(a, size=None, replace=True, p=None, axis=0, shuffle=True):
-    values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-    p = np.ones(len(values)) / len(values) if p is None else p
-    if size is not None and not replace and np.prod(size) > 1:
-        branch().stop("choice without replacement is not followed")
-    chosen = fill(lambda: values[pick(p)], size)
-    return chosen if size is None else chosen.astype(values.dtype)
-
-
-def multinomial(n, pvals, size=None):
-    if n != 1 or size is not None:
-        branch().stop("multinomial of several is not followed")
-    first = np.asarray(pvals, float)[:-1]
-    return np.eye(len(pvals), dtype=int)[pick([*first, max(0.0, 1 - first.sum())])]
-
-
-def binomial(n, p, size=None):
-    if n != 1:
-        branch().stop("binomial of several is not followed")
-    return (fill(draw, shape(size, p, p)) < p) * 1
-
-
-def choices(population, weights=None, *, cum_weights=None, k=1):
-    if cum_weights is not None:
-        weights = np.diff(cum_weights, prepend=0)
-    elif weights is None:
-        weights = [1] * len(population)
-    return [population[pick(weights)] for _ in range(k)]
-
-
-# a generator of each type, whose numbers nobody uses: they show what arguments it refuses
-SAME = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
-NUMPY: dict[str, Callable] = {
-    f.__name__: f for f in (uniform, exponential, gumbel, integers, choice, multinomial, binomial)
-} | {
-    "random": lambda size=None, dtype=float: fill(draw, size),
-    "random_sample": lambda size=None: fill(draw, size),
-    "rand": lambda *size: fill(draw, size or None),
-    "standard_exponential": lambda size=None: exponential(1.0, size),
-    "randint": integers,
-}
-PYTHON: dict[str, Callable] = {
-    "random": draw,
-    "uniform": uniform,
-    "expovariate": lambda lambd=1.0: exponential(1 / lambd),
-    "randrange": lambda *bounds: range(*bounds)[whole(len(range(*bounds)))],
-    "randint": lambda a, b: integers(a, b + 1),
-    "choice": lambda values: values[integers(len(values))],
-    "choices": choices,
-}
-
-
-def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module or class, name, what replaces it) for everything that draws."""
-    numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
-    for module, real, followed in ((np.random, numpys, NUMPY), (random, pythons, PYTHON)):
-        for name in dir(module):
-            if getattr(getattr(module, name), "__self__", None) is real:
-                yield module, name, getattr(Source(real, followed), name)
-    for name, same in (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample")):
-        yield np.random, name, getattr(Source(numpys, NUMPY), same)
-    for module, name, followed in (
-        (np.random, "default_rng", NUMPY),
-        (np.random, "Generator", NUMPY),
-        (np.random, "RandomState", NUMPY),
-        (random, "Random", PYTHON),
-    ):
-        yield module, name, factory(getattr(module, name), followed)
-    yield sys, "settrace", Source(sys, {}).settrace  # it would switch off the count of steps
-    for name in ("log", "exp", "log1p", "sqrt"):
-        yield math, name, for_numbers(getattr(math, name), name)
-
-
-def factory(real: Any, followed: dict) -> type:
-    """A class that makes a Source where `real`, a function or a class, makes a generator."""
-
-    def make(cls, *args, **kwargs):
-        if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
-            return args[0]
-        if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
-            problem = "it makes a generator from a seed, or from another, while it runs"
-            branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
-        return Source(real(*args, **kwargs), followed)
-
-    bases = (real,) if isinstance(real, type) else ()
-    return type(real.__name__, bases, {"__new__": make})
-
-
-def for_numbers(real: Callable, name: str) -> Callable:
-    return lambda x, *rest: getattr(x, name)() if isinstance(x, Number) else real(x, *rest)
+    return chances[0] if for_largest else 1 - chances[0]

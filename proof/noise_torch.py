@@ -1,9 +1,8 @@
-"""Symbolic random numbers in torch: a tensor of Numbers, which NumPy's arrays of objects compute.
+"""Symbolic random numbers in torch: a tensor of Numbers, computed by NumPy as arrays of objects.
 
 A Noise is a torch.Tensor without memory: whatever would read it, such as compiled code, raises an
-error. Its numbers are in `store`, and `places`, an ordinary tensor of its shape, says where. What
-only moves elements is done by torch itself, to `places`; the rest by NumPy, to the numbers. Views
-have the same store, so what is changed in place is changed in all of them.
+error. What only moves elements is done by torch itself, to their places; the rest by NumPy. A
+view is a copy here, so a Noise of which there are views cannot be changed in place any more.
 """
 
 import operator
@@ -12,36 +11,29 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.lib.stride_tricks import as_strided
 
 from . import enumerate as enumeration
-from .noise import Number, Source, branch, draw, fill, pick, whole
+from .noise import Number, branch
+from .sources import Source, draw, fill, pick
+
+SHARED = "random numbers are written into a tensor that shares its memory"
 
 
 class Noise(torch.Tensor):
     """A tensor of symbolic numbers, and of other numbers among them.
 
-    store: [n], all numbers of what it is a view of
-    places: as a view of torch.arange(n) it has the shape and layout of this tensor
+    cells: an array of its shape, of Numbers and floats
+    shared: whether there are tensors that torch would keep in the same memory
     """
 
-    store: np.ndarray
-    places: torch.Tensor
+    cells: np.ndarray
+    shared: bool
 
     @staticmethod
-    def __new__(cls, store: np.ndarray, places: torch.Tensor, dtype: torch.dtype) -> "Noise":
-        noise = torch.Tensor._make_wrapper_subclass(
-            cls, places.shape, strides=places.stride(), dtype=dtype
-        )
-        noise.store, noise.places = store, places
+    def __new__(cls, cells: np.ndarray, dtype: torch.dtype, shared: bool = False) -> "Noise":
+        noise = torch.Tensor._make_wrapper_subclass(cls, cells.shape, dtype=dtype)
+        noise.cells, noise.shared = cells, shared
         return noise
-
-    @property
-    def cells(self) -> np.ndarray:
-        """Its numbers, an array that shares their memory."""
-        places = self.places
-        steps = [n * self.store.itemsize for n in places.stride()]
-        return as_strided(self.store[places.storage_offset() :], places.shape, steps)
 
     @classmethod
     def __torch_function__(cls, function, types, args=(), kwargs=None):
@@ -55,62 +47,43 @@ class Noise(torch.Tensor):
 Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: follow(f, a, k or {}))
 
 
-def noise_of(cells: Any, dtype: torch.dtype, like: torch.Tensor | None = None) -> Any:
-    """A tensor of an array of numbers: a Noise if there are Numbers in it.
-
-    like: a tensor of the same shape and of the wanted layout
-    """
+def tensor_of(cells: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor of what NumPy computed: a Noise if there are Numbers in it."""
     cells = np.asarray(cells)
-    if cells.dtype != object:
-        return REAL["from_numpy"](np.array(cells))
-    places = torch.empty(cells.shape) if like is None else torch.empty_like(like)
-    places = places.long().copy_(torch.arange(cells.size).reshape(cells.shape))
-    return own_store(cells.ravel(), places, dtype)
+    return Noise(cells, dtype) if cells.dtype == object else torch.from_numpy(np.array(cells))
 
 
-def own_store(store: np.ndarray, places: torch.Tensor, dtype: torch.dtype) -> Noise:
-    """A Noise of a copy of numbers. places: where each of its numbers is in `store`, in a memory of
-    their own.
+def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
+    """Write numbers into all of a tensor, in place: an ordinary one becomes a Noise, and if it is a
+    view, nothing can be done with its base any more. Stops the branch if others share its memory,
+    which would not learn of it.
     """
-    memory = torch.empty(0, dtype=places.dtype).set_(places.untyped_storage())
-    used = np.zeros(len(memory), object)
-    used[:] = store[memory.clamp(0, len(store) - 1).numpy()]
-    memory.copy_(torch.arange(len(memory)))
-    return Noise(used, places, dtype)
-
-
-def put(tensor: torch.Tensor, key: Any, value: Any) -> torch.Tensor:
-    """tensor[key] = value, random numbers, in place: an ordinary tensor becomes a Noise, and so
-    does the one of which it is a view; undecidable if others share its memory, which would not
-    learn of it.
-    """
-    if not isinstance(tensor, Noise):
-        base = tensor if tensor._base is None else tensor._base
-        memory = tensor.untyped_storage()
-        known = 1 if base is tensor else 2
-        if torch._C._storage_Use_Count(memory._cdata) > known + 1:  # one is `memory`
-            branch().stop("random numbers are written into a tensor that shares its memory")
-        numbers = torch.empty(0, dtype=tensor.dtype).set_(memory)
-        store, places = np.array(numbers.tolist() + [None], object)[:-1], torch.arange(len(numbers))
-        del memory, numbers
-        for one in (tensor, base)[:known]:
-            layout = one.size(), one.stride(), one.storage_offset()
-            torch.utils.swap_tensors(one, Noise(store, places.as_strided(*layout), one.dtype))
-    tensor.cells[key] = value
+    cells = np.array(np.broadcast_to(cells, tensor.shape), object)
+    if isinstance(tensor, Noise):
+        if tensor.shared:
+            branch().stop(SHARED)
+        tensor.cells = cells
+        return tensor
+    base, memory = tensor._base, tensor.untyped_storage()
+    n_known = 2 if base is None else 3  # the tensor, its base, and `memory`
+    if torch._C._storage_Use_Count(memory._cdata) > n_known:
+        branch().stop(SHARED)
+    torch.utils.swap_tensors(tensor, Noise(cells, tensor.dtype))
+    if base is not None:
+        torch.utils.swap_tensors(base, Noise(np.full(base.shape, None), base.dtype))
     return tensor
 
 
 # ---------------------------------------------------------------- what is followed
 
-# what torch does to `places`: it only moves elements
+# names of functions of torch that only move elements
 MOVES = set(
-    "view reshape unsqueeze squeeze __getitem__ expand expand_as view_as flatten transpose permute "
-    "t narrow select index_select gather repeat repeat_interleave unbind split chunk flip "
-    "contiguous clone swapaxes movedim take_along_dim".split()
+    "view reshape unsqueeze squeeze __getitem__ expand expand_as flatten transpose permute t flip "
+    "select index_select gather repeat unbind split contiguous clone detach".split()
 )
-# of another type, or in another place: elements stay where they are
-CONVERSIONS = set("to float double half bfloat16 cpu detach type type_as requires_grad_".split())
-# what it is, not what is in it
+# that change the type, or the device: elements stay where they are
+CONVERSIONS = set("to float double half bfloat16 cpu type type_as".split())
+# that tell what a tensor is, not what is in it; properties, too
 FACTS = set(
     "dim size numel stride __len__ is_contiguous ndimension is_floating_point __hash__ nelement "
     "element_size is_complex get_device shape dtype device ndim layout requires_grad is_cuda "
@@ -123,131 +96,86 @@ def clamp(x, min=None, max=None):  # noqa: A002
     return x if max is None else np.minimum(x, max)
 
 
-def searchsorted(sorted_sequence, values, right=False, side="left", **_):
-    side = "right" if right else side
-    rows = np.asarray(sorted_sequence).reshape(-1, np.shape(sorted_sequence)[-1])
-    cells = np.asarray(values, object).reshape(len(rows), -1)
-    found = [
-        [np.searchsorted(row.astype(object), x, side) for x in xs] for row, xs in zip(rows, cells)
-    ]
-    return np.array(found).reshape(np.shape(values))
-
-
 def by_axis(function: Callable) -> Callable:
     return lambda x, dim=None, keepdim=False: function(x, axis=dim, keepdims=keepdim)
 
 
-def joined(function: Callable) -> Callable:
-    return lambda parts, dim=0: function([cells_of(x) for x in parts], axis=dim)
-
-
-OPERATORS = "lt le gt ge eq ne add sub mul pow truediv".split()
-# {a function of torch: the same for NumPy's arrays of Numbers}
+OPERATORS = "lt le gt ge eq ne add sub mul truediv pow".split()
+# {a function of torch: the same for arrays of Numbers}; a name with _ at its end, in place, is the
+# same function, as in torch.div(p, noise) and p.div_(noise)
 CELLS: dict[str, Callable] = {
+    **{name: getattr(operator, name) for name in OPERATORS},
     **{f"__{name}__": getattr(operator, name) for name in OPERATORS},
-    **{f"__r{n}__": lambda a, b, f=getattr(operator, n): f(b, a) for n in OPERATORS[6:]},
-    "__rdiv__": lambda a, b: b / a,
-    "__neg__": np.negative,
-    **{name: getattr(operator, name) for name in OPERATORS[:-1]},
-    "less": operator.lt, "less_equal": operator.le,
-    "greater": operator.gt, "greater_equal": operator.ge,
-    "subtract": operator.sub, "multiply": operator.mul,
-    **dict.fromkeys(("div", "true_divide", "divide"), operator.truediv),
-    "rsub": lambda a, b: b - a,
-    **{name: getattr(np, name) for name in "log exp log1p sqrt negative maximum minimum".split()},
-    "neg": np.negative,
-    "reciprocal": lambda x: 1.0 / x,
-    **dict.fromkeys(("clamp", "clip"), clamp),
-    "clamp_min": np.maximum,
-    "clamp_max": np.minimum,
-    "argmax": by_axis(np.argmax),
-    "argmin": by_axis(np.argmin),
-    "where": np.where,
-    "searchsorted": searchsorted,
-    **dict.fromkeys(("cat", "concat", "concatenate"), joined(np.concatenate)),
-    "stack": joined(np.stack),
+    "div": operator.truediv, "__rdiv__": lambda a, b: b / a, "__rtruediv__": lambda a, b: b / a,
+    "rsub": lambda a, b: b - a, "__rsub__": lambda a, b: b - a,
+    "neg": np.negative, "__neg__": np.negative, "log": np.log, "reciprocal": lambda x: 1.0 / x,
+    "maximum": np.maximum, "minimum": np.minimum, "clamp": clamp, "clip": clamp,
+    "clamp_min": np.maximum, "clamp_max": np.minimum,
+    "argmax": by_axis(np.argmax), "argmin": by_axis(np.argmin), "where": np.where,
 }  # fmt: skip
-READS: dict[str, Callable] = {  # what leaves torch
+READS: dict[str, Callable] = {  # {what leaves torch: what it gives, of an array}
     "item": lambda x: x.item(),
     "tolist": lambda x: x.tolist(),
     **{f"__{kind.__name__}__": lambda x, kind=kind: kind(x.item()) for kind in (int, float, bool)},
-    **dict.fromkeys(("numpy", "__array__"), lambda x, *_: x),
 }
 
 
 def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
-    """Do what a function of torch does, where random numbers are among its arguments."""
+    """Do what a function of torch does, where random numbers are among its arguments. Stops the
+    branch for one that is in no table above.
+    """
     name = function.__name__
     if name in ("__get__", "__set__"):  # of a property
         name = function.__self__.__name__ if name == "__get__" else name
+    first = args[0] if args else None
     if name in FACTS:
         with torch._C.DisableTorchFunctionSubclass():
             return function(*args, **kwargs)
-    first = args[0] if args else None
-    if name == "__setitem__" or name == "copy_":
-        key, value = args[1:] if name == "__setitem__" else (..., args[1])
-        return put(first, index_of(key), cells_of(value))
-    if isinstance(first, Noise) and name in MOVES:
-        return moved(first, function, args[1:], kwargs)
-    if isinstance(first, Noise) and name in CONVERSIONS:
-        return converted(first, function, args[1:], kwargs)
-    if isinstance(first, Noise) and name in READS:
-        return READS[name](first.cells)
-    if isinstance(first, Noise) and name == "__iter__":
-        return iter(first.unbind())
-    if name in ("T", "mT") and isinstance(first, Noise):
-        return moved(first, lambda x: getattr(x, name), (), {})
-    if "out" not in kwargs:
-        in_place = name.startswith("__i") or name.endswith("_") and not name.endswith("__")
-        plain = name.removeprefix("__i").removesuffix("_") if in_place else name
-        plain = plain.rstrip("_") if in_place else plain
-        if plain in CELLS:
-            return computed(plain, args, kwargs, in_place)
-    branch().stop(f"torch.{name.strip('_')} of random numbers is not followed")
-
-
-def computed(name: str, args: tuple, kwargs: dict, in_place: bool) -> Any:
-    """What NumPy computes from the numbers of tensors."""
+    if isinstance(first, Noise):
+        if name in MOVES:
+            return moved(first, function, args[1:], kwargs)
+        if name in CONVERSIONS:
+            return converted(first, function, args[1:], kwargs)
+        if name in READS:
+            return READS[name](first.cells)
+        if name == "__iter__":
+            return iter(first.unbind())
+    plain = name if name.endswith("__") else name.removesuffix("_")
+    if plain not in CELLS or "out" in kwargs:
+        branch().stop(f"torch.{name.strip('_')} of random numbers is not followed")
     try:
-        cells = CELLS[name](*map(cells_of, args), **{k: cells_of(x) for k, x in kwargs.items()})
+        cells = CELLS[plain](*map(cells_of, args), **{k: cells_of(x) for k, x in kwargs.items()})
     except TypeError:
         branch().stop(f"torch.{name.strip('_')} with these arguments is not followed")
-    cells = np.asarray(cells)
-    if in_place:
-        return put(args[0], ..., cells)
-    tensors = [x for x in args if isinstance(x, torch.Tensor)]
-    like = next((x for x in tensors if x.shape == cells.shape), None)
-    dtype = tensors[0].dtype if tensors else torch.get_default_dtype()
-    for x in tensors:
-        if isinstance(x, Noise):
-            dtype = x.dtype
-    return noise_of(cells, dtype, like.places if isinstance(like, Noise) else like)
+    return put(args[0], cells) if plain != name else tensor_of(cells, dtype_of(args))
 
 
 def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """What a function that moves elements returns: views of `noise`, or copies."""
-
-    def result_of(places: torch.Tensor) -> Noise:
-        if places.untyped_storage()._cdata == noise.places.untyped_storage()._cdata:
-            return Noise(noise.store, places, noise.dtype)
-        return own_store(noise.store, places, noise.dtype)
-
-    args = tuple(x.places if isinstance(x, Noise) else x for x in args)
+    """What a function that moves elements returns: a Noise, or a tuple of them. It is applied to
+    the places of the elements, an ordinary tensor.
+    """
+    places = torch.arange(noise.cells.size).reshape(noise.cells.shape)
     with torch._C.DisableTorchFunctionSubclass():
-        found = function(noise.places, *args, **kwargs)
-    return result_of(found) if isinstance(found, torch.Tensor) else tuple(map(result_of, found))
+        found = function(places, *args, **kwargs)
+
+    def noise_at(new: torch.Tensor) -> Noise:
+        shared = new.untyped_storage()._cdata == places.untyped_storage()._cdata
+        noise.shared |= shared
+        return Noise(np.asarray(noise.cells.ravel()[new.numpy()]), noise.dtype, shared)
+
+    return noise_at(found) if isinstance(found, torch.Tensor) else tuple(map(noise_at, found))
 
 
 def converted(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """What a function returns that changes the type: the same numbers, or a copy of them."""
+    """What a function returns that changes the type: the same Noise, as torch does where there is
+    nothing to change, or a copy.
+    """
     with torch._C.DisableTorchFunctionSubclass():
-        before = torch.empty_strided(noise.places.shape, noise.places.stride(), dtype=noise.dtype)
+        before = torch.empty(noise.shape, dtype=noise.dtype)
         after = function(before, *args, **kwargs)
-    if not isinstance(after, torch.Tensor):  # the name of the type
-        return after
-    if after.data_ptr() == before.data_ptr():
-        return Noise(noise.store, noise.places, after.dtype)
-    return own_store(noise.store, noise.places.clone(), after.dtype)
+    if after is before:
+        return noise
+    return Noise(noise.cells.copy(), after.dtype) if isinstance(after, torch.Tensor) else after
 
 
 def cells_of(x: Any) -> Any:
@@ -259,9 +187,11 @@ def cells_of(x: Any) -> Any:
     return x
 
 
-def index_of(key: Any) -> Any:
-    """An index of a tensor, for an array."""
-    return tuple(map(cells_of, key)) if isinstance(key, tuple) else cells_of(key)
+def dtype_of(args: tuple) -> torch.dtype:
+    """The type of a result: that of the last Noise, or else of the first tensor."""
+    found = [x for x in args if isinstance(x, torch.Tensor)]
+    found = [x for x in found if isinstance(x, Noise)][-1:] or found
+    return found[0].dtype if found else torch.get_default_dtype()
 
 
 # ---------------------------------------------------------------- sources
@@ -279,21 +209,20 @@ def without_out(out: Any) -> None:
 def rand(*size, dtype=None, generator=None, out=None, **kwargs):
     without_out(out)
     like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
-    return noise_of(uniform_cells(like.shape), like.dtype)
+    return tensor_of(uniform_cells(like.shape), like.dtype)
 
 
 def rand_like(tensor, dtype=None, **kwargs):
-    layout = tensor.places if isinstance(tensor, Noise) else tensor
-    return noise_of(uniform_cells(tensor.shape), dtype or tensor.dtype, layout)
+    return tensor_of(uniform_cells(tensor.shape), dtype or tensor.dtype)
 
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
     a, b = kwargs.get("from", a), kwargs.get("to", b)
-    return put(self, ..., uniform_cells(self.shape) * (b - a) + a)
+    return put(self, uniform_cells(self.shape) * (b - a) + a)
 
 
 def exponential_(self, lambd=1.0, generator=None):
-    return put(self, ..., -np.log(uniform_cells(self.shape)) / lambd)
+    return put(self, -np.log(uniform_cells(self.shape)) / lambd)
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):
@@ -305,7 +234,7 @@ def multinomial(p, num_samples, replacement=False, generator=None, out=None):
             drawn.append(pick(row))
             if not replacement:
                 row[drawn[-1]] = 0
-    return REAL["from_numpy"](np.array(drawn, int)).reshape(*p.shape[:-1], num_samples)
+    return torch.from_numpy(np.array(drawn, int)).reshape(*p.shape[:-1], num_samples)
 
 
 def bernoulli(p, *args, generator=None, **kwargs):
@@ -313,39 +242,16 @@ def bernoulli(p, *args, generator=None, **kwargs):
         branch().stop("bernoulli with a probability of its own is not followed")
     REAL["bernoulli"](p, generator=CHECKS)  # raises what torch raises
     cells = uniform_cells(p.shape) < cells_of(p)
-    return REAL["from_numpy"](np.array(cells, bool)).to(p.dtype)
+    return torch.from_numpy(np.array(cells, bool)).to(p.dtype)
 
 
-def randint(*args, low=0, high=None, size=None, **kwargs):
-    given = [*args]
-    size = given.pop() if size is None else size
-    high = given.pop() if high is None else high
-    low = given.pop() if given else low
-    drawn = fill(lambda: low + whole(high - low), tuple(size))
-    return REAL["from_numpy"](np.array(drawn, int))
-
-
-def maker(name: str) -> Callable:
-    """torch.tensor, or a function like it, which may be given Numbers."""
-
-    def make(data, *args, **kwargs):
-        if isinstance(data, (Number, list, tuple)) or getattr(data, "dtype", None) is OBJECTS:
-            cells = np.array(data, object)
-            if any(isinstance(x, Number) for x in cells.flat):
-                return noise_of(cells, kwargs.get("dtype") or torch.get_default_dtype())
-        return REAL[name](data, *args, **kwargs)
-
-    return make
-
-
-OBJECTS = np.dtype(object)
-CHECKS, MAKERS = torch.Generator(), ("tensor", "as_tensor", "from_numpy")
-REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli", *MAKERS)}
-FOLLOWED: dict[str, Callable] = {name: maker(name) for name in MAKERS}
-FOLLOWED |= {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli, randint)}
+CHECKS = torch.Generator()
+REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli")}
+# {function, or method of a tensor: what gives its symbolic numbers}, and the names that are refused
+FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
 SEEDING = "manual_seed seed set_rng_state".split()
-REFUSED = ["randn", "randn_like", "randint_like", "randperm", "normal", "poisson", *SEEDING]
+REFUSED = "randn randn_like randint randint_like randperm normal poisson".split() + SEEDING
 REFUSED_METHODS = "normal_ random_ bernoulli_ geometric_ log_normal_ cauchy_".split()
 
 
@@ -367,7 +273,7 @@ class Seeded(torch.Generator):
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module or class, name, what replaces it), as noise.replacements does."""
+    """Yield (module or class, name, what replaces it), as sources.replacements does."""
     yield torch, "Generator", Seeded
     for owner, followed, refused in (
         (torch, FOLLOWED, REFUSED),

@@ -4,6 +4,36 @@
 (enumerate.py), and compares the texts that come out with the target's own, by the chain rule. What
 draws its own random numbers runs with real ones, too, and so does what cannot be enumerated: a bet
 (bet.py) says whether the texts can be the target's.
+
+A result is a dict:
+
+    name
+    verdict: "exact"; "wrong"; "not told apart" from exact in real runs, where not all cases can be
+        enumerated; or "undecidable"
+    reason: why it is not exact or wrong; None if it is
+    remarks: what an exact function does besides, such as to gain fewer tokens than verify
+    distance: the largest of all cases that were enumerated
+    would_show: the distance that real runs would have shown in each case that had any
+    cases: a list of entries
+    branches, runs, seconds: of all cases
+    seed: of real runs: of the drafts, and of numpy.random, random and torch
+
+An entry is a dict about one case:
+
+    name, p and q (for the first new token), K
+    kept_by_verify, kept_at_most: what verify gains, and block verification; None for trees
+    distance: the total variation distance of the texts; None if undecidable
+    kept: what a text gains: its tokens beyond one for each pass of the target, on average; they are
+        the drafts that it keeps, if each pass gives a token of its own. None likewise
+    first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often; yours
+        and right, its probabilities; draws, how it comes about, in words, None if real runs show
+        it; event, what no right run gives, if it is that: then text is empty
+    problem: what stands in the way of a verdict, or ""
+    left_out: the probability of branches that were not taken to their end
+    measured: None, or the real runs of this case, a dict: runs; log10_odds against an exact sampler
+        (None: what came can never come); would_show; the text that speaks most against it: text,
+        its frequency yours, its probability right; event, what a run gave that no right one gives,
+        or ""
 """
 
 import math
@@ -159,16 +189,9 @@ def examine(
     most: int = MOST_IN_ALL,
     deadline: float = math.inf,
 ) -> dict[str, Any]:
-    """Compare the texts of a run with the target's. Returns a dict:
+    """Compare the texts of a run with the target's. Returns distance, kept, first_wrong, problem
+    and left_out of an entry, and besides:
 
-        distance: the total variation distance; None if undecidable
-        kept: what a text gains: its tokens beyond one for each pass of the target, on average; they
-            are the drafts that it keeps, if each pass gives a token of its own. None likewise
-        first_wrong: None if exact, or a dict: text, the shortest beginning that comes too often;
-            yours and right, its probabilities; draws, how it comes about, in words, None if real
-            runs show it; event, what no right run gives, if it is that: then text is empty
-        problem: what stands in the way of a verdict, or ""
-        left_out: the probability of branches that were not taken to their end
         branches, choices, length: how many there are, tokens of the longest text
         symbolic: whether it draws random numbers that were not handed to it
 
@@ -291,7 +314,7 @@ class Trial:
         return text
 
     def found(self) -> dict[str, Any]:
-        """What it shows: `measured` of a case in the result of `prove`."""
+        """What it shows: `measured` of an entry."""
         text, yours, right = self.bet.worst() if self.bet.runs else ((), 1.0, 1.0)
         never = self.event or math.isinf(self.bet.log_odds)
         return dict(
@@ -305,18 +328,23 @@ class Trial:
         )
 
 
-def try_in_turn(trials: list[tuple[Trial, dict, int]], deadline: float) -> None:
+def try_in_turn(trials: list[tuple[Trial, dict, int]], deadline: float) -> str:
     """Run each trial as often as its number says, a few runs at a time, until one is wrong or the
-    time is up. Raises Undecidable if a run raises an error or does not end.
+    time is up. Returns "", or what else made an end: a run raised an error or did not end.
     """
     turns = range(0, max((n for *_, n in trials), default=0), AT_ONCE)
-    with suppress(OutOfTime):
+    try:
         for done in shown(turns, "real runs"):
             for trial, _, n in trials:
                 for _ in range(min(AT_ONCE, n - done)):
                     trial.run(deadline)
                     if trial.is_wrong:
-                        return
+                        return ""
+    except OutOfTime:
+        pass
+    except Undecidable as problem:
+        return str(problem)
+    return ""
 
 
 # ---------------------------------------------------------------- the verdict
@@ -332,23 +360,7 @@ def prove(
     timeout: float = 300.0,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Judge a rule, a loop, or another form (forms.py). Returns a dict:
-
-        name
-        verdict: "exact"; "wrong"; "not told apart" from exact in real runs, where not all cases can
-            be enumerated; or "undecidable"
-        reason: why it is not exact or wrong; None if it is
-        remarks: what an exact function does besides, such as to gain fewer tokens than verify
-        distance: the largest of all cases that were enumerated
-        would_show: the distance that real runs would have shown in each case that had any
-        cases: a list of dicts: name, p and q (for the first new token), K, kept_by_verify and
-            kept_at_most (what verify gains, and block verification; None for trees); distance,
-            kept, first_wrong, problem and left_out, as `examine` has them; measured, None or the
-            real runs of this case: runs, log10_odds against an exact sampler (None: what came can
-            never come), would_show, and the text that speaks most against it: text, its frequency
-            yours, its probability right; event, what a run gave that no right one gives, or ""
-        branches, runs, seconds: of all cases
-        seed: of real runs: of the drafts, and of numpy.random, random and torch
+    """Judge a rule, a loop, or another form (forms.py). Returns a result, described above.
 
     function: parameters sample, accept, rng and end are given to it by name; other parameters
         beyond those of its form need defaults
@@ -433,8 +445,8 @@ CASES: dict[Form, list[Case]] = {
 def enumerated(
     name: str, form: Form, call: Callable, cases: list[Case], deadline: float
 ) -> list[dict[str, Any]]:
-    """Take every branch of each case. Returns an entry for each, as in the result of `prove`, with
-    branches, length and symbolic, as `examine` has them.
+    """Take every branch of each case. Returns an entry for each, with branches, length and symbolic
+    of `examine`.
     """
     results: list[dict[str, Any]] = []
     left = MOST_IN_ALL
@@ -453,7 +465,7 @@ def enumerated(
 
 
 def entry(case: Case) -> dict[str, Any]:
-    """A case in the result of `prove`, of which nothing is known yet."""
+    """The entry of a case of which nothing is known yet."""
     found: dict[str, Any] = dict(name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist())
     found |= dict(K=case.K, distance=None, kept=None, first_wrong=None, problem="", left_out=0.0)
     found |= dict(measured=None, branches=0, length=0, symbolic=False)
@@ -485,11 +497,7 @@ def decide(
     trials: list[tuple[Trial, dict[str, Any], int]] = []
     for case, result, n_runs in to_try([*zip(cases, results)], own):
         trials.append((Trial(form, call, case, ALPHA / len(cases), rng), result, n_runs))
-    failure = ""
-    try:
-        try_in_turn(trials, deadline)
-    except Undecidable as problem:
-        failure = str(problem)
+    failure = try_in_turn(trials, deadline)
     for trial, result, _ in trials:
         if trial.bet.runs or trial.event:
             result["measured"] = trial.found()

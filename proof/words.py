@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from .prove import more_by_block
+
 MOST_SHOWN = 12  # numbers of a row
 
 
@@ -22,7 +24,7 @@ def describe_exact(result: dict[str, Any]) -> list[str]:
     took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
     figures = f"(largest distance {result['distance']:.0e}{rounding}; {took})"
     lines = [f"{result['name']}: EXACT in {len(small)} case{'s' * (len(small) > 1)} {figures}."]
-    case = max(small, key=lambda c: (c["kept_at_most"] or 0.0) - (c["kept_by_verify"] or 0.0))
+    case = max(small, key=more_by_block)
     lines.append(describe_kept(case, case["name"]))
     if (left_out := max(case["left_out"] for case in small)) > 0:
         lines.append(f"  Left out: branches of probability {left_out:.0e}, which did not end yet.")

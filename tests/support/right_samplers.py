@@ -2,7 +2,6 @@
 
 import math
 import random
-from bisect import bisect_right
 
 import numpy as np
 
@@ -36,21 +35,6 @@ def generator(draft, p, q, sample, accept):
     yield sample(p[-1])
 
 
-def all_coins_first(draft, p, q, sample, accept):
-    coins = [accept(p[i, x] / q[i, x]) for i, x in enumerate(draft)] + [False]
-    n = coins.index(False)
-    rest = p[n] if n == len(draft) else rest_of(p[n], q[n])
-    return n, sample(rest / rest.sum())
-
-
-def coin_of_rejection(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if accept(1 - p[i, x] / q[i, x]):  # negative: never
-            rest = rest_of(p[i], q[i])
-            return i, sample(rest / rest.sum())
-    return len(draft), sample(p[-1])
-
-
 def numpy_integers(draft, p, q, sample, accept):
     n, n_accepted = len(draft), np.int64(0)
     while n_accepted < n and accept(
@@ -65,16 +49,6 @@ def float32_inside(draft, p, q, sample, accept):
     p, q = p.astype(np.float32), q.astype(np.float32)
     for i, x in enumerate(draft):
         if not accept(np.float32(1) if q[i, x] < p[i, x] else p[i, x] / q[i, x]):
-            rest = rest_of(p[i], q[i])
-            return i, sample(rest / rest.sum())
-    return len(draft), sample(p[-1])
-
-
-def guard_for_equal_rows(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if np.allclose(p[i], q[i]):
-            continue
-        if not accept(min(1, p[i, x] / q[i, x])):
             rest = rest_of(p[i], q[i])
             return i, sample(rest / rest.sum())
     return len(draft), sample(p[-1])
@@ -168,26 +142,6 @@ def inverted_cumulative(draft, p, q):
     n = first_rejection(draft, p, q, lambda a, b: not np.random.binomial(1, min(1, a / b)))
     return ending(
         draft, p, q, n, lambda w: np.searchsorted(w.cumsum(), np.random.random() * w.sum())
-    )
-
-
-def bisected(draft, p, q):
-    n = first_rejection(draft, p, q, lambda a, b: random.random() >= a / b)
-    pick = lambda w: min(bisect_right(w.cumsum().tolist(), random.random()), len(w) - 1)
-    return ending(draft, p, q, n, pick)
-
-
-def loop_over_cumulative(draft, p, q):
-    def pick(w):
-        u, total = random.random(), 0.0
-        for token, mass in enumerate(w):
-            total += mass
-            if u < total:
-                return token
-        return int(w.argmax())
-
-    return ending(
-        draft, p, q, first_rejection(draft, p, q, lambda a, b: random.random() > a / b), pick
     )
 
 

@@ -92,28 +92,12 @@ def through_a_view(draft, p, q):
     return race(draft, p, q, lambda noise: noise[1:].pow_(3))
 
 
-def through_views_of_views(draft, p, q):
-    return race(
-        draft, p, q, lambda noise: noise.transpose(0, 1).unbind(0)[0].view(-1).detach()[:1].mul_(2)
-    )
-
-
 def through_numpy(draft, p, q):
     def change(noise):
         numbers = noise.numpy()
         numbers[1:] **= 3
 
     return race(draft, p, q, change)
-
-
-def through_the_base(draft, p, q):
-    """The rows have been taken before all noise changes."""
-    p, q = torch.tensor(p), torch.tensor(q)
-    noise = torch.empty(p.shape).exponential_()
-    rows = noise.unbind()
-    noise.pow_(3)
-    n = first_rejection(draft, p, q, lambda r: torch.rand(()) < r)
-    return n, (weights(draft, p, q, n) / rows[n]).argmax()
 
 
 def in_a_row_of_p(draft, p, q):

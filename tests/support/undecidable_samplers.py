@@ -4,7 +4,6 @@ raise or hang."""
 import copy
 import random
 import sys
-import time
 
 import numpy as np
 from wrong_samplers import rest_of
@@ -58,16 +57,6 @@ def seeds_a_generator(draft, p, q):
     return verify(rng.random, lambda w: rng.choice(len(w), p=w))(draft, p, q)
 
 
-def seeds_python(draft, p, q):
-    rng = random.Random(7)
-    return verify(rng.random, choice)(draft, p, q)
-
-
-def ends_never(draft, p, q):
-    while True:
-        pass
-
-
 def draws_for_ever(draft, p, q, sample, accept):
     while True:
         sample(p[0])
@@ -93,24 +82,8 @@ def exits(draft, p, q):
     sys.exit(0)
 
 
-def returns_nothing(draft, p, q):
-    pass
-
-
-def returns_no_token(draft, p, q):
-    return 0, 99
-
-
-def returns_too_many(draft, p, q):
-    return [0] * 20
-
-
 def returns_floats(draft, p, q):
     return 0.5, 1.5
-
-
-def samples_no_distribution(draft, p, q, sample, accept):
-    return 0, sample(p[0] * 2)
 
 
 def accepts_nan(draft, p, q, sample, accept):
@@ -122,8 +95,6 @@ def compares_two_numbers(draft, p, q):
 
 
 sampled_normally = verify(lambda: abs(np.random.normal()), choice)
-coins_of_the_clock = verify(lambda: time.perf_counter_ns() % 1000 / 1000, choice)
-coins_of_a_system_generator = verify(random.SystemRandom().random, choice)
 coins_in_turn = verify(stored, choice)
 coins_remembered = verify(remembered, choice)
 products = verify(lambda: random.random() * random.random(), choice)
@@ -152,31 +123,8 @@ def seeded_by(seed):
 BITS = np.random.get_bit_generator()
 BITS_STATE = BITS.state
 seeds_the_instance = seeded_by(lambda: random._inst.seed(3))
-seeds_by_the_class = seeded_by(lambda: random.Random.seed(random._inst, 0))
 sets_the_bit_generator = seeded_by(lambda: setattr(BITS, "state", BITS_STATE))
 replaces_choice = seeded_by(lambda: setattr(np.random, "choice", lambda n, p: int(p.argmax())))
-
-
-def draws_a_hundred_times(draft, p, q):
-    coins = [random.random() < 0.5 for _ in range(100)]
-    return 0, choice(p[0]) if any(coins) else 0
-
-
-def replaces_by_rejection(draft, p, q):
-    """Right, but it has no last branch: the residual is what is kept of p."""
-    for i, x in enumerate(draft):
-        if np.random.random() * q[i, x] >= p[i, x]:
-            while True:
-                token = choice(p[i])
-                if np.random.random() * p[i, token] >= q[i, token]:
-                    return i, token
-    return len(draft), choice(p[-1])
-
-
-def switches_the_count_off(draft, p, q):
-    sys.settrace(None)
-    while True:
-        pass
 
 
 class Unusual(BaseException):

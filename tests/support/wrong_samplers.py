@@ -169,10 +169,3 @@ def legacy(draft, p, q):
         if np.random.rand() > p[i, x] / q[i, x]:
             return i, np.random.choice(p.shape[1], p=p[i])
     return len(draft), np.random.choice(p.shape[1], p=p[-1])
-
-
-def coins_of_one_digit(draft, p, q):
-    for i, x in enumerate(draft):
-        if int(np.random.random() * 10) / 10 >= p[i, x] / q[i, x]:
-            return i, np.random.choice(p.shape[1], p=rest_of(p[i], q[i]))
-    return len(draft), np.random.choice(p.shape[1], p=p[-1])
