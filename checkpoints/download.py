@@ -17,8 +17,8 @@ from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import requests
+import urllib3.exceptions as http
 from tqdm import tqdm
-from urllib3.exceptions import HTTPError
 
 from checkpoints.elsewhere import repository
 from checkpoints.files import TEXT_LIMIT, sha256_of
@@ -34,7 +34,10 @@ OPTIONAL_FILES = (  # what a repository may have
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
+LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
+# why a request makes no connection
+UNREACHED = (http.NewConnectionError, http.ConnectTimeoutError, http.ProxyError)
 
 
 class Missing(ValueError):
@@ -121,11 +124,11 @@ def fetch(folder_url: str, path: Path) -> None:
             return
         try:
             return fetch_rest(f"{folder_url}/{path.name}", path)
-        except (requests.RequestException, HTTPError, FileNotFoundError) as error:
+        except (requests.RequestException, http.HTTPError, FileNotFoundError) as error:
             # FileNotFoundError: another process has renamed the part. Messages of requests hold the
             # history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
-            was_reached |= not isinstance(error, requests.ConnectionError)
+            was_reached |= not found_nobody(error)
         except OSError as error:  # of the disk: if it is full, that names no file
             error.filename = error.filename2 or error.filename or str(path)
             raise
@@ -138,6 +141,11 @@ def fetch(folder_url: str, path: Path) -> None:
             raise ValueError(f"{host}: {path.name}: {reason}; try again{goes_on}")
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
+
+
+def found_nobody(error: Exception) -> bool:
+    """Whether a request made no connection: no network, no such host, nobody who answers there."""
+    return any(isinstance(getattr(cause, "reason", None), UNREACHED) for cause in error.args)
 
 
 def fetch_rest(url: str, path: Path) -> None:
@@ -172,10 +180,10 @@ def find_part(path: Path) -> Part | None:
 
 def new_part(path: Path, tag: str) -> Part:
     """Make an empty part of a file. Only a tag in quotes stands for the very same bytes: a part
-    with another has the number of this process for a tag, and is never resumed.
+    with another, or a long one, has the number of this process for a tag, and is never resumed.
     """
     name = quote(tag, safe="")
-    name = name if name.startswith(QUOTE) else str(os.getpid())
+    name = name if name.startswith(QUOTE) and len(name) < LONG_TAG else str(os.getpid())
     part = path.with_name(f"{path.name}.{name}.part")
     part.touch()
     return Part(part, tag, 0)

@@ -1,6 +1,7 @@
 """The shapes of OpenAI's models, and where models are stored."""
 
 import os
+import sys
 from pathlib import Path
 
 from gpt2 import Config
@@ -17,19 +18,27 @@ SIZES = {
 
 OWNER_AND_NAME = r"\w[\w.-]*/\w[\w.-]*"  # of a repository on Hugging Face
 
+# {platform: (the variable that names the folder of a user's data, the folder without it)}
+USER_DATA = {
+    "win32": ("LOCALAPPDATA", "~/AppData/Local"),
+    "darwin": ("", "~/Library/Application Support"),
+    "linux": ("XDG_DATA_HOME", "~/.local/share"),
+}
+
 
 def default_models_dir() -> str:
     """The folder for a user's models: GPT2_MODELS_DIR of the environment; without it, models/ of a
-    checkout that can be written; else, as of an installed program, one in ~/.local/share, or what
-    XDG_DATA_HOME names.
+    checkout that can be written; else, as of an installed program, one among the user's data.
     """
     is_checkout = (INCLUDED.parent / "pyproject.toml").is_file()
     if chosen := os.environ.get("GPT2_MODELS_DIR"):
         return chosen
     if is_checkout and os.access(INCLUDED, os.W_OK):
         return str(INCLUDED)
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return os.path.join(os.path.expanduser(data), "speculate", "models")
+    variable, usual = USER_DATA.get(sys.platform, USER_DATA["linux"])
+    return os.path.join(
+        os.path.expanduser(os.environ.get(variable) or usual), "speculate", "models"
+    )
 
 
 MODELS_DIR = default_models_dir()

@@ -36,6 +36,8 @@ def load_encoder(folder: Path) -> Encoder:
     ends = end_ids(folder, len(vocabulary | added))
     note_ignored(folder)
     with errors_about(folder, "expected files of one tokenizer"):
+        if len(vocabulary) - len(merges) > 256 + MAX_PADDING:
+            raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
         made = {"Ġ", *("".join(pair) for pair in merges)}
         if lost := [x for x in vocabulary if x.startswith("Ġ") and x not in made]:  # of a cut file
             raise ValueError(f"no merge makes {lost[0]!r}: merges are missing")

@@ -56,6 +56,19 @@ class View(NamedTuple):
     strides: tuple[int, ...]
 
 
+class SmallReads(io.BufferedReader):
+    """A file of which no more than TABLE_LIMIT bytes are read at once: zipfile reads a table of
+    contents at once, however long it says that it is. Raises ValueError for more.
+    """
+
+    def read(self, size: int | None = -1) -> bytes:
+        is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
+        raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
+        if len(raw) > TABLE_LIMIT:
+            raise ValueError(f"lists its tensors in more than {TABLE_LIMIT:,} bytes")
+        return raw
+
+
 class Names(dict):
     """A dict whose keys are texts: others could be such that their hash takes for ever."""
 
@@ -102,7 +115,7 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """
     with (
         errors_about(path, "expected what torch.save(model.state_dict()) writes"),
-        path.open("rb") as file,
+        SmallReads(path.open("rb", buffering=0)) as file,  # type: ignore[type-var]
     ):
         is_zip = file.read(4) == b"PK\3\4"
         file.seek(0)
@@ -113,8 +126,7 @@ def read_table(path: Path) -> dict[str, Tensor]:
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """The views that the pickle of a zip file names, and where the storages are. Raises ValueError
-    if a part is compressed or there twice, or the pickle is longer than TABLE_LIMIT, and KeyError
-    without one.
+    if a part is compressed or there twice, and KeyError without a pickle.
     """
     places: Places = {}
     with zipfile.ZipFile(file) as archive:
@@ -126,8 +138,6 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
             n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
             places[name] = info.header_offset + 30 + n_name + n_extra, info.file_size
     offset, size = places["data.pkl"]
-    if size > TABLE_LIMIT:
-        raise ValueError(f"lists its tensors in more than {TABLE_LIMIT:,} bytes")
     file.seek(offset)
     return Unpickler(io.BytesIO(file.read(size))).load(), places
 

@@ -15,6 +15,7 @@ from command_line import ROOT, assert_refused
 from file_server import CONTENT, OTHER, once, sha256_of
 from requests import ConnectTimeout
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError
 
 import utils
 from checkpoints import download
@@ -82,6 +83,12 @@ OVERCOME = {
     # without a tag that stands for the very same bytes, only beginning again is safe
     "no tag": ([{"cut": 4000, "tag": None, "content": OTHER}], [0, 3999], [1]),
     "a weak tag": ([{"cut": 4000, "tag": 'W/"x"'}, {"tag": 'W/"x"'}], [0, 3999], [1]),
+    "a tag too long for a name": (
+        [{"cut": 4000, "tag": f'"{400 * "x"}"', "content": OTHER}],
+        [0, 3999],
+        [1],
+    ),
+    "a tag too long once quoted": ([{"cut": 4000, "tag": f'"{90 * "/"}"'}], [0, 3999], [1]),
     "a part unasked": ([{"status": 206, "headers": {"Content-Range": "bytes 5-8/9"}}], [0, 0], [1]),
     "a length too small": ([sha256_of(CONTENT), {"length": -9}], [0, 0, 0], [1]),
     "another sha256": ([sha256_of(OTHER)], [0, 0, 0], [1]),
@@ -135,7 +142,8 @@ def test_a_server_that_was_never_reached_is_named_soon(get, server, monkeypatch)
     assert get.waits == [1]
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     assert unreached in refusal(get, "http://nobody.invalid/x") and get.waits == [1]
-    monkeypatch.setattr(download.requests, "get", Mock(side_effect=ConnectTimeout()))
+    late = MaxRetryError(None, "x", ConnectTimeoutError())
+    monkeypatch.setattr(download.requests, "get", Mock(side_effect=ConnectTimeout(late)))
     assert unreached in refusal(get, "http://nobody.invalid/x") and get.waits == [1]
 
 

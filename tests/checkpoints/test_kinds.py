@@ -530,6 +530,9 @@ REFUSED = {  # {kind: (change, what is said)}
     ),
     # BirgerMoell/swe-gpt: 50,265 tokens for 50,257 rows
     "more tokens than rows": (longer_vocabulary("<a>", "<b>"), "its vocabulary 261"),
+    "merges cut off": (
+        longer_vocabulary(*(f"Ġ{i}" for i in range(1300))), "2 merges cannot make 1559 tokens"
+    ),
     # huggingface/transformers#16659: a token of three spaces
     "GPT-NeoX": (longer_vocabulary("   "), "'   ' is not spelled in GPT-2's byte symbols"),
     # ---------------- what makes other tokens of a prompt

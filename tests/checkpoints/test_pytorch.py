@@ -143,6 +143,8 @@ def test_zip_files_that_torch_does_not_write(path):
 def test_a_huge_list_of_tensors_is_not_read(path):
     torch_files.write_zip(path, b"\x80\x02" + b"}" * (1 << 24), {})
     assert f"more than {TABLE_LIMIT:,} bytes" in refusal(read_table, path)
+    torch_files.write_zip(path, value(GOOD), {f"{i}{'x' * 60_000}": b"" for i in range(20)})
+    assert f"more than {TABLE_LIMIT:,} bytes" in refusal(read_table, path)
 
 
 @pytest.mark.parametrize("old", [False, True])
