@@ -68,11 +68,7 @@ def call_round(call: Callable, arguments: tuple, branch: Branch) -> Any:
     except Exception as error:
         if is_drafted:
             raise
-        branch.stop(f"for an empty draft it raised {describe_error(error)}", EmptyDraft)
-
-
-class EmptyDraft(Impossible):
-    """An error for an empty draft."""
+        branch.stop(f"for an empty draft it raised {describe_error(error)}", Impossible)
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:
@@ -138,7 +134,8 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     """The tokens of each row, from what a rule for batches returned."""
     pair = isinstance(result, tuple) and len(result) == 2
-    tokens, counts = (as_lists(x) for x in (result if pair else (result, [])))
+    parts = result if pair else (result, [])
+    tokens, counts = (x.tolist() if hasattr(x, "tolist") else x for x in parts)
     try:
         rows = [[operator.index(token) for token in row] for row in tokens]
         n_of_row = [operator.index(n) for n in counts]
@@ -152,11 +149,6 @@ def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
         if not 0 <= n <= len(row) or (not pair and set(row[n:]) - {-1}):
             branch.stop(f"it returns {row}, of which {n} count", Impossible)
     return [row[:n] for row, n in zip(rows, n_of_row)]
-
-
-def as_lists(x: Any) -> Any:
-    """An array or a tensor as lists."""
-    return x.tolist() if hasattr(x, "tolist") else x
 
 
 # ---------------------------------------------------------------- a round of a tree

@@ -109,15 +109,8 @@ CELLS: dict[str, Callable] = {
     "div": operator.truediv, "__rdiv__": lambda a, b: b / a, "__rtruediv__": lambda a, b: b / a,
     "rsub": lambda a, b: b - a, "__rsub__": lambda a, b: b - a,
     "neg": np.negative, "__neg__": np.negative, "log": np.log, "reciprocal": lambda x: 1.0 / x,
-    "maximum": np.maximum, "minimum": np.minimum, "clamp": clamp, "clip": clamp,
-    "clamp_min": np.maximum, "clamp_max": np.minimum,
-    "argmax": by_axis(np.argmax), "argmin": by_axis(np.argmin), "where": np.where,
+    "clamp": clamp, "argmax": by_axis(np.argmax), "argmin": by_axis(np.argmin),
 }  # fmt: skip
-READS: dict[str, Callable] = {  # {what leaves torch: what it gives, of an array}
-    "item": lambda x: x.item(),
-    "tolist": lambda x: x.tolist(),
-    **{f"__{kind.__name__}__": lambda x, kind=kind: kind(x.item()) for kind in (int, float, bool)},
-}
 
 
 def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -125,8 +118,8 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     branch for one that is in no table above.
     """
     name = function.__name__
-    if name in ("__get__", "__set__"):  # of a property
-        name = function.__self__.__name__ if name == "__get__" else name
+    if name == "__get__":  # of a property
+        name = function.__self__.__name__
     first = args[0] if args else None
     if name in FACTS:
         with torch._C.DisableTorchFunctionSubclass():
@@ -136,10 +129,8 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
             return moved(first, function, args[1:], kwargs)
         if name in CONVERSIONS:
             return converted(first, function, args[1:], kwargs)
-        if name in READS:
-            return READS[name](first.cells)
-        if name == "__iter__":
-            return iter(first.unbind())
+        if name in ("item", "tolist"):
+            return getattr(first.cells, name)()
     plain = name if name.endswith("__") else name.removesuffix("_")
     if plain not in CELLS or "out" in kwargs:
         branch().stop(f"torch.{name.strip('_')} of random numbers is not followed")

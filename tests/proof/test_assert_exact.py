@@ -4,10 +4,11 @@ import random
 
 import numpy as np
 import pytest
+import wrong_samplers
 from command_line import ROOT, python
 
 from proof.assert_exact import assert_exact
-from proof.cases import BATCH_CASES, RULE_CASES, Case, rows
+from proof.cases import RULE_CASES, Case, rows
 from sampling import verify
 
 FEW = [case for case in RULE_CASES if case.name in ("K = 1", "zeros in p", "K = 2", "K = 3")]
@@ -52,15 +53,6 @@ def test_a_sample_that_equals_the_draft_is_exact_and_gains_fewer():
 # ---------------------------------------------------------------- negative controls
 
 
-def one_number_for_coin_and_replacement(draft, p, q):
-    """vllm-ascend#16370: what refused the draft chooses its replacement, too."""
-    for i, x in enumerate(draft):
-        u = np.random.rand()
-        if u >= p[i, x] / q[i, x]:
-            return i, int(np.searchsorted(np.cumsum(residual(p[i], q[i]))[:-1], u, side="right"))
-    return len(draft), sample(p[-1])
-
-
 def noise_of_the_draft_again(target, draft_model, ids, n_tokens, K):
     """vllm#54282: the Gumbel noise that drew the draft draws its replacement."""
     text, log = list(ids), lambda p: np.log(np.maximum(p, 1e-300))
@@ -76,52 +68,23 @@ def noise_of_the_draft_again(target, draft_model, ids, n_tokens, K):
     return text[len(ids) :][:n_tokens]
 
 
-def block_rule_with_the_residual_of_tokens(draft, p, q, accept, sample):
-    """vllm-ascend#7808: accepted as a block, but replaced as the token rule does."""
-    w = [1.0]
-    for i, x in enumerate(draft):
-        w.append(min(1.0, w[-1] * p[i, x] / q[i, x]))
-    q = [*q, 0 * p[0]]
-    for t in reversed(range(len(w))):
-        S = np.maximum(w[t] * p[t] - q[t], 0).sum()
-        if w[t] == 1 or accept(S / (S + 1 - w[t])):
-            return t, sample(residual(p[t], q[t]))
-
-
 def ratio_with_another_q(draft, p, q):
     """transformers#47932: q is not what the draft was sampled from."""
     return right(draft, p, np.sqrt(q) / np.sqrt(q).sum(axis=-1, keepdims=True))
 
 
-def rows_share_their_coins(draft, p, q):
-    """A batch whose rows take one random number each place: each row alone is right."""
-    u, rounds = np.random.rand(len(draft[0])), []
-    for x, p_row, q_row in zip(draft, p, q):
-        ratios = p_row[range(len(x)), x] / q_row[range(len(x)), x]
-        refused = np.flatnonzero(u >= ratios)
-        n = refused[0] if len(refused) else len(x)
-        row = residual(p_row[n], q_row[n]) if len(refused) else p_row[n]
-        rounds.append([*x[:n], sample(row)])
-    return rounds
-
-
 @pytest.mark.parametrize(
     "rule",
     [
-        one_number_for_coin_and_replacement,
+        wrong_samplers.the_coin_also_chooses,  # vllm-ascend#16370
+        wrong_samplers.block_with_the_residual_of_tokens,  # vllm-ascend#7808
         noise_of_the_draft_again,
-        block_rule_with_the_residual_of_tokens,
         ratio_with_another_q,
     ],
 )
 def test_known_faults_fail_with_the_wrong_text(rule):
     with pytest.raises(AssertionError, match='(?s)WRONG.*Text ".*": yours .*, right '):
         assert_exact(rule, cases=[LOSERS] if rule is noise_of_the_draft_again else FEW)
-
-
-def test_rows_that_share_their_coins_fail():
-    with pytest.raises(AssertionError, match="WRONG"):
-        assert_exact(rows_share_their_coins, cases=BATCH_CASES[:2], batch=True)
 
 
 class Hidden:

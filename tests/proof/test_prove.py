@@ -610,6 +610,7 @@ def test_a_process_that_is_forked_is_not_waited_for(tmp_path):
     os.kill(int((tmp_path / "mine.py.pid").read_text()), 9)  # raises an error if it has ended
 
 
+@pytest.mark.slow
 def test_a_namesake_beside_a_file_with_torch_is_left_alone(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "proof.py").write_text("")
