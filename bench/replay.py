@@ -67,15 +67,22 @@ def replay(
     rows = []
     for name in names:
         model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
-        drafts = [drafts_along(model, *text, max(Ks), encoder.n_vocab) for text in texts]
+        drafts = [
+            drafts_along(model, prompt, text, ended, max(Ks), encoder.n_vocab)
+            for prompt, text, ended in texts
+        ]
         rows += [{"draft": name, "K": k, **replay_row(drafts, k)} for k in Ks]
     if json:
         print("\n".join(map(dumps, rows)))
     else:
-        lines = [[number(row[column]) for column in COLUMNS] for row in rows]
-        print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], lines))
-        n_texts, n_tokens = len(texts), rows[0]["tokens"]
-        print(f"\n{n_texts} text{'s' * (n_texts > 1)}, {n_tokens} token{'s' * (n_tokens > 1)}")
+        cells = [[number(row[column]) for column in COLUMNS] for row in rows]
+        print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], cells))
+        print(f"\n{counted(len(texts), 'text')}, {counted(rows[0]['tokens'], 'token')}")
+
+
+def counted(n: int, noun: str) -> str:
+    """A number of things in words: "1 text", "2 texts"."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def read_texts(

@@ -15,14 +15,26 @@ SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on
 def read_added_tokens(
     folder: Path, names: Iterable[str], vocabulary: dict[str, int]
 ) -> dict[str, int]:
-    """The tokens {text: id} that files of these names list, each with the id that the vocabulary
-    gives it, else the last of the files.
+    """The tokens {text: id} that files of these names list in a folder, where they may be missing.
+    A token has the id of the vocabulary, else that in the last of the files; without one, it is
+    left out.
 
-    Warns of those it leaves out: tokens without a row in the model, and tokens of the vocabulary
-    that take spaces around them. Raises ValueError for other tokens that do, and for a wrong id.
+    Left out with a warning are tokens of the vocabulary that take spaces around them, and tokens
+    behind the rows of the model, which config.json counts. Raises ValueError for a damaged file,
+    and for a token outside the vocabulary that takes spaces around it, is no text, or has an id
+    that is no whole number from 0 on.
     """
-    listed = [token for name in names for token in listed_tokens(folder / name, vocabulary)]
-    tokens = {token["content"]: token for token in listed}
+    tokens: dict[str, dict] = {}
+    for path in (folder / name for name in names):
+        values = read_json(path, optional=True)
+        with errors_about(path, OTHER_TOKENS):
+            for token in listed_tokens(path.name, values):
+                text = token["content"]
+                if text in vocabulary:
+                    tokens[text] = token | {"id": vocabulary[text]}
+                elif "id" in token:
+                    require_new(token)
+                    tokens[text] = token
     config = read_json(folder / "config.json", optional=True)
     n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
     plain = [text for text, token in tokens.items() if any(map(token.get, SPACES))]
@@ -37,29 +49,21 @@ def read_added_tokens(
     return {text: token["id"] for text, token in tokens.items() if text in found}
 
 
-def listed_tokens(path: Path, vocabulary: dict[str, int]) -> list[dict]:
-    """The tokens that a file lists, which may be missing: {"content": text, "id": that of the
-    vocabulary, else the file's, and flags}. Those without an id are left out. Raises ValueError for
-    what require_new refuses.
+def listed_tokens(name: str, values: dict) -> list[dict]:
+    """The tokens that the JSON object in a file of this name lists: [{"content": text, and what it
+    says of "id" and flags}]. Raises any error for an object of another shape.
 
     A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
     {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
     """
-    values = read_json(path, optional=True)
-    with errors_about(path, OTHER_TOKENS):
-        if path.name == "tokenizer.json":
-            tokens = values.get("added_tokens") or []
-        elif path.name == "added_tokens.json":
-            tokens = [{"content": text, "id": i} for text, i in values.items()]
-        else:
-            decoder = values.get("added_tokens_decoder", {})
-            tokens = named_tokens(values) + [t | {"id": int(i)} for i, t in decoder.items()]
-        tokens = [token for token in tokens if token["content"]]
-        known = [t | {"id": vocabulary[t["content"]]} for t in tokens if t["content"] in vocabulary]
-        new = [t for t in tokens if t["content"] not in vocabulary and "id" in t]
-        for token in new:
-            require_new(token)
-        return known + new
+    if name == "tokenizer.json":
+        tokens = values.get("added_tokens") or []
+    elif name == "added_tokens.json":
+        tokens = [{"content": text, "id": i} for text, i in values.items()]
+    else:
+        decoder = values.get("added_tokens_decoder", {})
+        tokens = named_tokens(values) + [t | {"id": int(i)} for i, t in decoder.items()]
+    return [token for token in tokens if token["content"]]
 
 
 def require_new(token: dict) -> None:

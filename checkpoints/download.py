@@ -232,9 +232,12 @@ def require_file(reply: requests.Response, expected: int) -> None:
 
 
 def receive(reply: requests.Response, part: Part, size: int | None, name: str) -> None:
-    """Write the content of a reply into the part of the file `name`, and show a bar of progress.
-    size: of the whole file, if it is known. Raises ValueError if that does not fit on the disk; or
-    if more comes than a file may have that is none of the weights, and removes the part.
+    """Write the content of a reply into a part, from the byte part.n_bytes on, and show a bar.
+
+    size: of the whole file in bytes; None if the server does not state it
+    name: of the file; only weights, *.safetensors and *.bin, may have more than TEXT_LIMIT bytes
+    Raises ValueError, before it writes, if the rest does not fit on the disk; and if more than the
+    limit comes, and removes the part.
     """
     lacking = 0 if size is None else size - part.n_bytes
     if lacking > shutil.disk_usage(part.path.parent).free:

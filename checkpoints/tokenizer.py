@@ -13,6 +13,8 @@ from encoder import Encoder
 from gpt2 import Config
 
 MAX_PADDING = 1024  # rows of an embedding that are of no token; more are of another model
+MAX_SPECIAL = 1024  # tokens that no merge makes; more are of another tokenizer
+SPACE = "Ġ"  # the byte of a space, as files of tokenizers write it
 # the classes of transformers that do what these files say
 CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
 LISTS = (  # the files that name tokens besides the vocabulary; the last to give one an id decides
@@ -36,12 +38,20 @@ def load_encoder(folder: Path) -> Encoder:
     ends = end_ids(folder, len(vocabulary | added))
     note_ignored(folder)
     with errors_about(folder, "expected files of one tokenizer"):
-        if len(vocabulary) - len(merges) > 256 + MAX_PADDING:
-            raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
-        made = {"Ġ", *("".join(pair) for pair in merges)}
-        if lost := [x for x in vocabulary if x.startswith("Ġ") and x not in made]:  # of a cut file
-            raise ValueError(f"no merge makes {lost[0]!r}: merges are missing")
+        require_merges(vocabulary, merges)
         return Encoder(vocabulary, merges, ends, added)
+
+
+def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
+    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of the
+    256 bytes, or made by a merge, or one of few like <|endoftext|>, which begin with no space.
+    """
+    if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
+        raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
+    made = {SPACE, *map("".join, merges)}
+    for token in vocabulary:
+        if token.startswith(SPACE) and token not in made:
+            raise ValueError(f"no merge makes {token!r}: merges are missing")
 
 
 def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]]:

@@ -88,14 +88,22 @@ def change(settings: dict[str, Any], words: str) -> None:
 
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:
-    """Continue a prompt with each decoder of the mode."""
+    """Continue a prompt with each decoder of the mode: the text is printed on stdout, its time on
+    stderr.
+
+    settings: {flag: value} of all flags of `chat`
+    Raises ValueError for a prompt that fills the context, and for a model or value that cannot be
+    used.
+    """
     target, draft_model, encoder = pair_of(settings)
     ids, options = encode_prompt(prompt, encoder, target), options_of(settings)
-    for decoder in DECODERS if settings["mode"] == "both" else (settings["mode"],):
-        traced = settings["trace"] and decoder == "speculative"
-        watch = partial(trace.trace if traced else show.stream, encoder, prompt)
+    mode = settings["mode"]
+    decoders = DECODERS if mode == "both" else (mode,)
+    for decoder in decoders:
+        is_traced = settings["trace"] and decoder == "speculative"
+        watch = trace.trace if is_traced else show.stream
         rounds = begin(decoder, target, draft_model, encoder, ids, **options)
-        result = decode(rounds, encoder, watch)
+        result = decode(rounds, encoder, partial(watch, encoder, prompt))
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "
         figures += "{tokens_per_target_pass:.2f} tokens per target pass"
         say(f"{decoder}: {figures.format(**result)}")

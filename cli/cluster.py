@@ -27,6 +27,7 @@ except ModuleNotFoundError as missing:
 
 TIMEOUT = 10  # seconds, for a scheduler to answer
 FIRST_WORKER = 60  # seconds, for its first worker to come
+EXPECTED = "expected local:N or a running scheduler with workers"
 SETTINGS = {
     "distributed.scheduler.allowed-failures": 2,  # workers that an item may kill
     "distributed.deploy.lost-worker-timeout": "1 day",  # to start one again, on a busy machine
@@ -49,36 +50,52 @@ def interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def processes_of(address: str) -> int:
+    """The N of local:N; 0 for the address of a scheduler. Raises ValueError for an N that is not a
+    number of processes for this machine.
+    """
+    kind, _, number = address.partition(":")
+    if kind != "local":
+        return 0
+    most = 4 * (os.cpu_count() or 1)
+    if not number.isdecimal() or not 1 <= int(number) <= most:
+        problem = f"from 1 to {most} processes make sense here"
+        raise ValueError(f"--cluster {address}: {problem}; {EXPECTED}")
+    return int(number)
+
+
+@contextmanager
+def local_client(n: int) -> Iterator[Client]:
+    """Start n processes here, and yield the Client of their cluster; they end with the block."""
+    with interrupts_held():
+        cluster = LocalCluster(
+            n_workers=n,
+            threads_per_worker=1,
+            dashboard_address=":0",  # any free port
+            silence_logs=logging.CRITICAL,
+        )
+    with cluster, Client(cluster, timeout=TIMEOUT) as client:
+        yield client
+
+
 @contextmanager
 def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[Any]]]:
     """Yield a function like map, whose calls run on the workers of a cluster: map_on_workers.
-    Raises ValueError if no worker is to be had.
+    Dask's log is silent from then on.
 
     address: tcp://HOST:8786, of a scheduler; or local:N for N processes here, which end with the
-    block
+        block
+    Raises ValueError if no worker is to be had.
     """
+    n_local = processes_of(address)
     # what goes wrong is said in one line, not in Dask's log
     for name in ("distributed", "distributed.client", "asyncio", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    kind, _, number = address.partition(":")
     with ExitStack() as stack:
         stack.enter_context(dask.config.set(SETTINGS))
         try:
-            where: Any = address
-            if kind == "local":
-                n = int(number)
-                most = 4 * (os.cpu_count() or 1)
-                if not 1 <= n <= most:
-                    raise ValueError(f"from 1 to {most} processes make sense here")
-                with interrupts_held():
-                    where = LocalCluster(
-                        n_workers=n,
-                        threads_per_worker=1,
-                        dashboard_address=":0",  # any free port
-                        silence_logs=logging.CRITICAL,
-                    )
-                stack.enter_context(where)
-            client = stack.enter_context(Client(where, timeout=TIMEOUT))
+            opened = local_client(n_local) if n_local else Client(address, timeout=TIMEOUT)
+            client = stack.enter_context(opened)
             client.wait_for_workers(1, timeout=FIRST_WORKER)
         except (
             OSError,
@@ -87,8 +104,7 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
             TypeError,  # TLS without keys
         ) as error:
             reason = str(error).partition("\n")[0] or "no answer"
-            expected = "expected local:N or a running scheduler with workers"
-            raise ValueError(f"--cluster {address}: {reason}; {expected}") from None
+            raise ValueError(f"--cluster {address}: {reason}; {EXPECTED}") from None
 
         yield partial(map_on_workers, client, address)
 

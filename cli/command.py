@@ -23,6 +23,8 @@ from typing import Any, get_args
 import fire
 import numpy as np
 
+# {name of a command: its function, or the name of the module that has a function of this name}
+Commands = dict[str, Callable | str]
 # what a user can cause, warnings by python -W error; a bug among them shows its traceback under
 # python -X dev main.py
 ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
@@ -158,8 +160,10 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
 # ---------------------------------------------------------------- the program
 
 
-def find(name: str, commands: dict[str, Callable | str]) -> Callable:
-    """The function of a command. A module's name stands for its function of the command's name."""
+def find(name: str, commands: Commands) -> Callable:
+    """The function of a command, of which the module may not be imported yet. Raises ValueError for
+    an unknown name.
+    """
     if name not in commands:
         from cli.help import unknown
 
@@ -170,7 +174,7 @@ def find(name: str, commands: dict[str, Callable | str]) -> Callable:
     return getattr(__import__(command, fromlist=[name]), name)  # as `from cli.batch import batch`
 
 
-def run(words: list[str], commands: dict[str, Callable | str]) -> int:
+def run(words: list[str], commands: Commands) -> int:
     """Run the command that the words begin with, or the first of `commands` if they begin with a
     flag. Returns the exit code; prints an error of the user's.
     """
@@ -195,18 +199,27 @@ def run(words: list[str], commands: dict[str, Callable | str]) -> int:
         return 2
 
 
-def run_program(commands: dict[str, Callable | str]) -> None:
-    """Call `run` for the command line of this process, and end it with the exit code. Only `run`
-    catches Ctrl-C: before and after, that just ends the program.
+def prepare_streams() -> None:
+    """Let the streams of this process take whatever comes: one that the shell has closed is empty;
+    a byte of stdin that is no text becomes a surrogate, for which its line alone can be refused, a
+    byte order mark is left out, and CR LF ends a line; on stdout, "?" stands for what the terminal
+    cannot write.
     """
-    sys.stdin = sys.stdin or open(os.devnull)  # None is a stream that the shell has closed
+    sys.stdin = sys.stdin or open(os.devnull)  # Python has None for a closed stream
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
-    # bytes that are no UTF-8 cost their own prompt alone; CR and a byte order mark are no text
-    encoding = "utf-8-sig" if sys.stdin.encoding.lower() == "utf-8" else None
+    encoding = sys.stdin.encoding.lower()
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding  # without a byte order mark
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)  # type: ignore
-    # what the terminal cannot write becomes "?"
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
+
+
+def run_program(commands: Commands) -> None:
+    """Call `run` for the command line of this process, and end it with the exit code. Changes the
+    streams (prepare_streams), prints warnings as notes of one line, and takes SIGINT: only `run`
+    catches Ctrl-C, which before and after just ends the program.
+    """
+    prepare_streams()
     warnings.showwarning = print_note  # type: ignore[assignment]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(sys.argv[1:], commands)

@@ -9,7 +9,9 @@ from secrets import token_hex
 
 
 def require_writable(path: Path) -> None:
-    """Raise an error, which says why, if a file cannot be written or not be made in its folder."""
+    """Raise ValueError, which says why, if a file cannot be written, or cannot be made in its
+    folder; OSError for a name that no file can have, such as one that is too long.
+    """
     with suppress(FileNotFoundError):
         path.stat()  # raises OSError for a name that is too long, or a link to itself
     if path.is_dir():
@@ -21,8 +23,8 @@ def require_writable(path: Path) -> None:
 
 
 def require_new(path: str | Path, *endings: str) -> Path:
-    """The Path of a file that is to be made. Raises ValueError if it is there already, if it cannot
-    be made in its folder, or unless its name has one of the endings.
+    """The Path of a file that is to be made. Raises ValueError if it is there already, if its name
+    has none of the endings, and like require_writable, which may raise OSError, too.
     """
     path = Path(path)
     if not str(path).endswith(endings or ""):

@@ -122,17 +122,28 @@ class Bet:
 
             ln E = G / 2 * n / (n + a) - d / 2 * ln(1 + n / a),
 
-        which must pay for alpha and for the other bettors. The best of them counts.
+        which must reach a price: 1 / alpha, as often as there are bettors, since the others may
+        have lost all, and what `rounding` takes from each payment. The best bettor counts.
         """
-        n, d = self.runs, sum(share > 0 for share in self._laws[-1].values()) - 1
+        n, d = self.runs, sum(share > 0 for share in self.right.values()) - 1
         if not n:
             return 1.0
-        price = -math.log(self.alpha) + math.log(len(STRENGTHS) * len(self._laws))
-        price += n * math.log1p(self.rounding)
+        n_bettors = len(STRENGTHS) * len(self._laws)
+        price = -math.log(self.alpha) + math.log(n_bettors) + n * math.log1p(self.rounding)
+        # the G / 2 of each bettor that pays the price
         needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
-        # find S = n KL with  d / 2 + S - POWER sqrt(d / 2 + 2 S) = needed;  root: that square root
-        root = POWER + math.sqrt(POWER**2 + max(0.0, 2 * needed - d / 2))
-        return min(1.0, math.sqrt(max(0.0, root**2 - d / 2) / 2 / (2 * n)))
+        divergence_in_all = shift_to_reach(needed, d)  # n KL
+        return min(1.0, math.sqrt(divergence_in_all / (2 * n)))
+
+
+def shift_to_reach(needed: float, d: int) -> float:
+    """The S for which G / 2 reaches `needed` 19 times of 20, if G is a chi-squared variable with d
+    degrees of freedom, shifted by 2 S: nearly a normal one, G / 2 has the mean d / 2 + S and the
+    variance d / 2 + 2 S.
+    """
+    # the solution of  mean - POWER deviation = needed,  in which mean = (d / 2 + deviation^2) / 2
+    deviation = POWER + math.sqrt(POWER**2 + max(0.0, 2 * needed - d / 2))
+    return max(0.0, deviation**2 - d / 2) / 2
 
 
 def divergence(share: float, right: float) -> float:

@@ -58,6 +58,11 @@ class Case:
     seen: tuple[Text, Text] | None = None
 
     @property
+    def is_large(self) -> bool:
+        """Whether there are too many branches to take: real runs judge it."""
+        return self.seen is not None
+
+    @property
     def n_vocab(self) -> int:
         return len(self.target(()))
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from json import dumps, loads
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
-from threading import Timer
+from threading import Event, Timer
 from time import monotonic, time
 from typing import Any, Literal
 
@@ -14,7 +14,8 @@ from .json_cases import judge_answers
 from .prove import summary
 from .words import describe
 
-EXIT_CODES = {"wrong": 1, "undecidable": 3, "not told apart": 4, "exact": 0}  # the first counts
+# {verdict: exit code}, the worst verdict first
+EXIT_CODES = {"wrong": 1, "undecidable": 3, "not told apart": 4, "exact": 0}
 ROOT = Path(__file__).resolve().parent.parent
 (VERSION,) = re.findall(r'(?m)^VERSION = "(.*)"', (ROOT / "main.py").read_text("utf-8"))
 ADAPTERS = ROOT / "docs" / "referee"  # of known programs
@@ -80,7 +81,9 @@ def prove(
     elif program.endswith(".jsonl"):
         results = [judge_answers(Path(program)) | dict(version=VERSION, settings=settings)]
     else:
-        known = ", ".join(sorted(path.stem[6:] for path in ADAPTERS.glob("judge_*.py")))
+        known = ", ".join(
+            sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
+        )
         known = known or "the programs in docs/referee of a checkout"
         raise ValueError(
             f"{program or repr(program)}: expected FILE.py, FILE.py:FUNCTION or one of: {known}"
@@ -90,55 +93,68 @@ def prove(
     else:
         print("\n".join(describe(result) for result in results))
     verdicts = {result["verdict"] for result in results}
-    code = next(code for verdict, code in EXIT_CODES.items() if verdict in verdicts)
-    if code:
-        sys.exit(code)
+    worst = next(verdict for verdict in EXIT_CODES if verdict in verdicts)
+    if worst != "exact":
+        sys.exit(EXIT_CODES[worst])
 
 
 def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results of `prove`, from a process of its own (alone.py). If it does not end in time, or
-    dies, one that says what was found until then. Raises ValueError for what a user can put right.
+    """The results for a program: a list with what prove.prove returns for each of its functions,
+    and "version" and "settings". A process of its own (alone.py) makes them. If it does not end in
+    time, or dies, there is one result, which says what was found until then.
+
+    program: FILE.py, FILE.py:FUNCTION, or the path of an adapter, for which the time of the
+        settings counts for each function
+    settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
+    Raises ValueError for what a user can put right.
     """
-    package = __package__ or "proof"
-    folder = Path(__file__).parents[package.count(".") + 1]
-    words = [str(folder), f"{package}.alone", program, dumps(settings), str(time())]
+    package = __package__ or "proof"  # "a.proof" where it lies in another package
+    imported_from = Path(__file__).parents[len(package.split("."))]
+    words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
     is_known = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
-    began = last_line = monotonic()
+    began, was_stopped = monotonic(), False
     with Popen(
         [sys.executable, "-c", ALONE, *words], stdin=DEVNULL, stdout=PIPE, text=True
     ) as child:
         try:
             for line in in_time(child, settings["timeout"] + GRACE, each=is_known):
                 lines.append(loads(line))
-                last_line = monotonic()
+        except TimeoutError:
+            was_stopped = True
         finally:
             child.kill()
     last = lines[-1] if lines else {}
     if "error" in last:
         raise ValueError(last["error"])
-    silent = monotonic() - (last_line if is_known else began)
-    was_stopped = silent >= settings["timeout"] + GRACE
     results = last.get("results") or [unfinished(program, lines, monotonic() - began, was_stopped)]
     about = dict(version=VERSION, settings=settings)
     return [result | about for result in results]
 
 
 def in_time(child: Popen, seconds: float, each: bool) -> Iterator[str]:
-    """Yield the lines that a process writes, and kill it after so many seconds: of all lines, or
-    of each.
+    """Yield the lines that a process writes. Kills it, and raises TimeoutError, if its output does
+    not end within so many seconds; if each, the seconds begin again with each line.
     """
-    watch = Timer(seconds, child.kill)
+    is_late = Event()
+
+    def stop() -> None:
+        is_late.set()
+        child.kill()
+
+    watch = Timer(seconds, stop)
     watch.start()
     try:
         for line in child.stdout or ():
             yield line
             if each:
                 watch.cancel()
-                watch = Timer(seconds, child.kill)
+                watch = Timer(seconds, stop)
                 watch.start()
     finally:
         watch.cancel()
+    if is_late.is_set():
+        raise TimeoutError
 
 
 def unfinished(

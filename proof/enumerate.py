@@ -150,11 +150,14 @@ def take(
     script: Sequence[Choice] = (),
     deadline: float = math.inf,
 ) -> tuple[Any, Branch]:
-    """Run one branch. Returns (outcome, branch); the outcome is None where rounding, which has led
-    to a branch that never occurs, raised an error, and where the branch was left out.
+    """Run one branch. Returns (outcome, branch). The outcome is None where it is too unlikely to
+    count: a long branch that is left out, or an error after choices that only rounding makes
+    possible.
 
-    deadline: a time of time.monotonic, at which it is stopped
-    Raises Undecidable if it raises anything, or takes too long.
+    script: choices that it takes first, those of an earlier run; then it takes first options
+    deadline: a time of time.monotonic
+    Raises OutOfTime at the deadline, and Undecidable if the run raises any other error, takes more
+    than MOST_SECONDS, or has other choices than the script.
     """
     global current
     branch, outer, outcome = Branch(script), current, None
@@ -166,13 +169,16 @@ def take(
     except (Undecidable, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if branch.probability > RARE and not branch.problem:
-            hint = "; its random numbers are symbolic, and may not be followed there"
-            symbolic = branch.symbolic and isinstance(error, (TypeError, RuntimeError))
-            branch.problem = Undecidable(f"it raised {describe_error(error)}{hint * symbolic}")
+        if branch.probability > RARE:
+            hint = ""
+            if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
+                hint = "; its random numbers are symbolic, and may not be followed there"
+            branch.problem = branch.problem or Undecidable(
+                f"it raised {describe_error(error)}{hint}"
+            )
     finally:
         current = outer
-    if branch.problem:
+    if branch.problem:  # the error above, or one that the examined code has caught
         raise branch.problem
     return outcome, branch
 
@@ -183,14 +189,16 @@ def branches(
     """Yield (outcome, Branch) of every branch of a run, depth first, as `take` returns them.
 
     run: makes every random choice with the Branch that it is given
-    most: choices of all runs together
-    deadline: a time of time.monotonic, at which it is stopped
-    Raises Undecidable if a run raises, does not end, or does something else the next time.
+    most: how many choices the branches may make together
+    deadline: a time of time.monotonic
+    Raises Undecidable after more choices than `most`, and if a branch does something else when it
+    is taken again; and whatever `take` raises, such as OutOfTime at the deadline.
     """
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        for _ in range(4 if n < 10 else n % 10 == 0):
+        n_again = 4 if n < 10 else 1 if n % 10 == 0 else 0  # to see whether it does the same
+        for _ in range(n_again):
             again = take(run, script, deadline)
             if (again[0], again[1].choices) != (outcome, branch.choices):
                 raise Undecidable(STATE)

@@ -41,7 +41,7 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     text: list[int] = []
     for _ in range(case.rounds or 1):
         draft, p, q = drafted(case, text, branch)
-        result = call_round(call, ([*draft], p, q), branch)  # a rule may use up its draft
+        result = call_round(call, branch, [*draft], p, q)  # a rule may use up its draft
         text += round_of(result, draft, case.n_vocab, branch.stop)
     return tuple(text), case.rounds or 1
 
@@ -60,13 +60,15 @@ def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows),
     return np.array(rows, case.dtype).reshape(len(rows), case.n_vocab)
 
 
-def call_round(call: Callable, arguments: tuple, branch: Branch) -> Any:
-    """Call a rule. Without a draft, as at the end of a text, it may not raise an error."""
-    is_drafted = len(arguments[0]) > 0
+def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -> Any:
+    """What a rule returns for a draft and the others of its arguments. An error of the rule passes
+    as it is; but if the draft is empty, as at the end of a text, it becomes an EmptyDraft.
+    """
+    is_empty = not draft  # before the call, which may use up the draft
     try:
-        return call(*arguments, branch=branch)
+        return call(draft, *others, branch=branch)
     except Exception as error:
-        if is_drafted:
+        if not is_empty:
             raise
         branch.stop(f"for an empty draft it raised {describe_error(error)}", Impossible)
 
@@ -172,8 +174,7 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
         tokens.append(branch.choose(q[-1], "drafted"))
         paths.append((*before, tokens[-1]))
     p = rows_of([case.target(path) for path in ((), *paths)], case)
-    arguments = list(tokens), list(case.parents), p, rows_of(q, case)
-    result = call_round(call, arguments, branch)
+    result = call_round(call, branch, [*tokens], [*case.parents], p, rows_of(q, case))
     return tuple(path_of(result, tokens, case, branch)), 1
 
 

@@ -82,13 +82,18 @@ class Atom:
         return chosen
 
     def win(self, chance: float, is_larger: bool):
-        """Learn that it has won a race in which it had this chance, as the larger or smaller."""
+        """Change the distribution of this atom to that of the winner of a race.
+
+        chance: the probability with which it won
+        is_larger: whether it won as the larger of the two, or as the smaller
+        Of two uniform numbers, with the chance 1/2 each, the larger is less than u with probability
+        u^2; the smaller is more than u with probability (1 - u)^2.
+        """
+        after, before = lambda mass: mass ** (1 / chance), lambda mass: mass**chance
         if is_larger:
-            self.learn(lambda mass: mass ** (1 / chance), lambda mass: mass**chance)
-        else:
-            self.learn(
-                lambda mass: 1 - (1 - mass) ** (1 / chance), lambda mass: 1 - (1 - mass) ** chance
-            )
+            self.learn(after, before)
+        else:  # the same of 1 - mass, the probability that it is more
+            self.learn(lambda mass: 1 - after(1 - mass), lambda mass: 1 - before(1 - mass))
 
 
 def choose(weights: list[float], label: str) -> int:

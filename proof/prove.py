@@ -375,7 +375,7 @@ def prove(
     started = monotonic()
     form, call = form_of(function, batch), caller(function)
     cases = cases_for(form, function, cases, to_probs)
-    small = [case for case in cases if not case.seen]
+    small = [case for case in cases if not case.is_large]
     given = bool(names_of(function) & {"sample", "accept", "rng"})
     name = name or name_of(function)
     if form is loop_text:
@@ -422,16 +422,18 @@ INNER = ("branches", "length", "symbolic")  # of a case, which no result shows
 def cases_for(
     form: Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
 ) -> list[Case]:
-    """The cases in which a function is judged, those that are too large to enumerate last. Raises
-    ValueError without any.
+    """The cases in which a function is judged: the given ones, or those of its form if None; for a
+    function without a parameter `end` only those without an end. Each gets to_probs, and those that
+    are too large to enumerate come last. Raises ValueError if all are too large, or none is left.
     """
     if cases is None:
         cases = CASES[form]
     if "end" not in names_of(function):  # it has not been told of one
         cases = [case for case in cases if case.end is None]
-    if not any(not case.seen for case in cases):
+    if all(case.is_large for case in cases):
         raise ValueError("expected a parameter end, or a case without an end")
-    return [replace(case, to_probs=to_probs) for case in sorted(cases, key=lambda c: bool(c.seen))]
+    in_order = sorted(cases, key=lambda case: case.is_large)
+    return [replace(case, to_probs=to_probs) for case in in_order]
 
 
 CASES: dict[Form, list[Case]] = {
@@ -469,7 +471,7 @@ def entry(case: Case) -> dict[str, Any]:
     found: dict[str, Any] = dict(name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist())
     found |= dict(K=case.K, distance=None, kept=None, first_wrong=None, problem="", left_out=0.0)
     found |= dict(measured=None, branches=0, length=0, symbolic=False)
-    chain = not case.parents and not case.seen
+    chain = not case.parents and not case.is_large
     for key, block in (("kept_by_verify", False), ("kept_at_most", True)):
         found[key] = drafts_kept(case, block) if chain else None
     return found
@@ -493,7 +495,7 @@ def decide(
     own = not given or any(result["symbolic"] for result in results)
     if verdict := without_real_runs(results, own):
         return verdict
-    results += [entry(case) for case in cases if case.seen]
+    results += [entry(case) for case in cases if case.is_large]
     trials: list[tuple[Trial, dict[str, Any], int]] = []
     for case, result, n_runs in to_try([*zip(cases, results)], own):
         trials.append((Trial(form, call, case, ALPHA / len(cases), rng), result, n_runs))
@@ -545,7 +547,7 @@ def to_try(
         yield *(clearly[0] if clearly else max(wrong, key=distance)), ACCUSE
         return
     for case, result in pairs:
-        if case.seen:
+        if case.is_large:
             yield case, result, WIDE_RUNS
         elif own or problems:
             yield case, result, MEASURE if problems else CONFIRM

@@ -23,7 +23,9 @@ READS = 4  # how often a text that the teacher has written is read, on average
 
 
 def read_documents(corpus: str, split: str) -> list[str]:
-    """All documents of a split, "train" or "valid", always in the same order."""
+    """All documents in a folder's files *_train.txt or *_valid.txt, the two splits, always in the
+    same order; <|endoftext|> divides them. Raises ValueError without such a file.
+    """
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
         raise ValueError(f"no *_{split}.txt in {corpus!r}: expected a folder of texts")
@@ -32,8 +34,11 @@ def read_documents(corpus: str, split: str) -> list[str]:
 
 
 def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # -> [n_ids]
-    """A whole split in the vocabulary of a model's folder; <|endoftext|> ends a document. Raises
-    ValueError for fewer than `least` tokens.
+    """The ids of all documents of a split, each ended by <|endoftext|>.
+
+    corpus: a folder of texts, as read_documents takes it; split: "train" or "valid"
+    folder: of a model or tokenizer, which has the vocabulary
+    Raises ValueError without a file of the split, and for fewer than `least` tokens.
     """
     encoder = load_encoder(folder)
     ids: list[int] = []

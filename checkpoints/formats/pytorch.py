@@ -90,7 +90,10 @@ class Unpickler(Machine):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for a name of a module: a function that notes its arguments."""
+        """What stands for a name of a module: for a class of storages its own name, a text, which
+        persistent_load gets; for the functions that make a tensor one that notes their arguments.
+        Raises ValueError for any other name.
+        """
         if module == "torch" and name in STORAGES:
             return name
         found = {
@@ -104,7 +107,9 @@ class Unpickler(Machine):
         return found[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Storage:
-        """What stands for a storage, which is described by ("storage", name, key, device, n)."""
+        """What stands for a storage, which is described by ("storage", name, key, device, n).
+        Raises KeyError or ValueError for anything else.
+        """
         _, name, key, _device, n_numbers, *_ = pid
         return Storage(STORAGES[name], key, n_numbers)
 
