@@ -186,39 +186,51 @@ def dtype_of(args: tuple) -> torch.dtype:
 
 
 # ---------------------------------------------------------------- sources
+# rand to bernoulli stand for torch's functions and methods of their names: they take the same
+# arguments and return a tensor of the same shape and dtype. A generator is not used, as every
+# outcome is taken; what is not followed, such as out=, stops the branch.
 
 
 def uniform_cells(shape: Any) -> Any:
+    """An array of new uniform Numbers."""
     return np.asarray(fill(draw, tuple(shape)), object)
 
 
 def without_out(out: Any) -> None:
+    """Stop the branch if a tensor is given to be written into."""
     if out is not None:
         branch().stop("random numbers are written into `out`")
 
 
 def rand(*size, dtype=None, generator=None, out=None, **kwargs):
+    """Uniform Numbers of a shape."""
     without_out(out)
     like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
     return tensor_of(uniform_cells(like.shape), like.dtype)
 
 
 def rand_like(tensor, dtype=None, **kwargs):
+    """Uniform Numbers of a tensor's shape."""
     return tensor_of(uniform_cells(tensor.shape), dtype or tensor.dtype)
 
 
 def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
+    """Write Numbers that are uniform from a to b into a tensor, and return it."""
     a, b = kwargs.get("from", a), kwargs.get("to", b)
     return put(self, uniform_cells(self.shape) * (b - a) + a)
 
 
 def exponential_(self, lambd=1.0, generator=None):
+    """Write exponential Numbers of the rate lambd into a tensor, and return it."""
     return put(self, -np.log(uniform_cells(self.shape)) / lambd)
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):
+    """Draw indices in proportion to a row of weights, or to each: [..., n] -> [..., num_samples],
+    a choice of the branch for each. Raises what torch raises for the arguments.
+    """
     without_out(out)
-    REAL["multinomial"](p, num_samples, replacement, generator=CHECKS)  # raises what torch raises
+    REAL["multinomial"](p, num_samples, replacement, generator=CHECKS)  # for its errors alone
     drawn = []
     for row in p.detach().double().reshape(-1, p.shape[-1]).numpy().copy():
         for _ in range(num_samples):
@@ -229,14 +241,17 @@ def multinomial(p, num_samples, replacement=False, generator=None, out=None):
 
 
 def bernoulli(p, *args, generator=None, **kwargs):
+    """Draw 1 with each probability in p, else 0: a choice of the branch for each. Raises what torch
+    raises for p.
+    """
     if args or kwargs:
         branch().stop("bernoulli with a probability of its own is not followed")
-    REAL["bernoulli"](p, generator=CHECKS)  # raises what torch raises
+    REAL["bernoulli"](p, generator=CHECKS)  # for its errors alone
     cells = uniform_cells(p.shape) < cells_of(p)
     return torch.from_numpy(np.array(cells, bool)).to(p.dtype)
 
 
-CHECKS = torch.Generator()
+CHECKS = torch.Generator()  # of numbers that nobody uses
 REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli")}
 # {function, or method of a tensor: what gives its symbolic numbers}, and the names that are refused
 FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli)}
