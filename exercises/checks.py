@@ -20,9 +20,10 @@ from proof.cases import LOOP_CASES, RULE_CASES, Case
 from proof.enumerate import Undecidable, branches, format_row, in_line, take
 from proof.forms import tokens_of
 from proof.prove import TOLERANCE, more_by_block, prove
-from proof.words import describe
+from proof.words import describe, figure
 from sampling import SamplingParams
 
+MOST_FOR_A_TOKEN = 12  # random choices
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
 # p and q of one token: those with which the cases begin
 PAIRS = [(case.target(()), case.draft_model(())) for case in RULE_CASES]
@@ -71,8 +72,14 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
 
 
 def check_temperature_1(answer: Callable) -> str:
-    for logits in ([0.0, 1.0, -2.0], [1e4, 0.0, 1e4 + 1.0], [-3.0, -3.0]):
-        for temperature in (0.5, 1.0, 3.0):
+    large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0]
+    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-3):
+        for logits in (
+            [0.0, temperature, -2 * temperature],
+            [0.0, 1.0, -2.0],
+            *large,
+            [-3.0, -3.0],
+        ):
             expected = SamplingParams(temperature)(np.array([logits]))[0]
             compare(answer, expected, np.array(logits), temperature)
     for temperature in (0.0, 1e-9):
@@ -91,7 +98,7 @@ def check_residual_2(answer: Callable) -> str:
 
 def check_speedup_7(answer: Callable) -> str:
     for a, K, c, v in itertools.product(
-        (0.0, 0.3, 0.8, 1.0), (1, 2, 9), (0.0, 0.1, 0.5), (1.0, 1.5, 3.0)
+        (0.0, 0.3, 0.8125, 1.0), (1, 2, 40), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
     ):
         # n drafts are accepted, then one more token comes
         n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
@@ -102,6 +109,21 @@ def check_speedup_7(answer: Callable) -> str:
 # ---------------------------------------------------------------- one token
 
 
+def keeping(answer: Callable, stop: Callable) -> Callable:
+    """The answer, but it calls stop(problem) if it changes its arguments, lists and arrays."""
+
+    @wraps(answer)  # with its parameters
+    def call(*arguments, **given):
+        before = deepcopy(arguments)
+        result = answer(*arguments, **given)
+        for was, argument in zip(before, arguments):
+            if isinstance(argument, (list, np.ndarray)) and not np.array_equal(was, argument):
+                stop(f"it changes its arguments, {was} to {argument}")
+        return result
+
+    return call
+
+
 def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """[2, n_vocab]: the probability that each token comes out as the draft, and as a replacement.
 
@@ -109,8 +131,17 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
     """
 
     def run(rng):
-        token, is_draft = answer(p.copy(), q.copy(), rng.sample, rng.accept)
-        return tokens_of([token], len(p), rng.stop)[0], not is_draft
+        def sample(row):
+            if len(rng.choices) > MOST_FOR_A_TOKEN:
+                rng.stop("it samples again and again: does a loop retry until it accepts?")
+            return rng.sample(row)
+
+        result = keeping(answer, rng.stop)(p.copy(), q.copy(), sample, rng.accept)
+        if not hasattr(result, "__len__") or len(result) != 2:
+            rng.stop(
+                f"it returns {result!r}: return two values, the token and whether it is drafted"
+            )
+        return tokens_of(result[:1], len(p), rng.stop)[0], not result[1]
 
     found = np.zeros((2, len(p)))
     for outcome, branch in branches(run):
@@ -133,7 +164,8 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
         lacking = solutions.residual_2(lacking, q)
     figures = f"{kept:.4f} of the drafts are kept, {expected:.4f} can be"
     is_right = np.allclose(out, p, 0, 1e-6)
-    require(is_right, f"{case}: what comes out is {format_row(out)}, expected p; {figures}")
+    off = f"expected p, at a distance of {figure(abs(out - p).sum() / 2)}"
+    require(is_right, f"{case}: what comes out is {format_row(out)}, {off}; {figures}")
     require(kept > expected - 1e-6, f"{case}: the distribution is right; {figures}")
     drafted = 1 - (1 - q) ** n_drafts
     is_said = (found[0] < drafted + 1e-6).all()
@@ -175,7 +207,8 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
         result = prove(watched, [case])
         if result["verdict"] == "wrong":
             distance, text, *_ = describe(result).splitlines()
-            raise WrongAnswer(distance.partition("WRONG. ")[2] + text)
+            end = "" if case.end is None else f" Here end = {case.end}."
+            raise WrongAnswer(distance.partition("WRONG. ")[2] + text + end)
         require(result["verdict"] == "exact", result["reason"] or result["verdict"])
         results.append(result)
     for result in results:
@@ -184,13 +217,31 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     return [result["cases"][0] for result in results]
 
 
+def check_rule(answer: Callable) -> list[dict[str, Any]]:
+    """Raise WrongAnswer unless a rule is exact, and leaves its arguments alone. Returns what
+    `prove` says of each case.
+    """
+
+    def stop(problem):
+        enumeration.current.stop(problem)
+
+    @wraps(answer)  # with its parameters
+    def judged(*arguments, **given):
+        result = keeping(answer, stop)(*arguments, **given)
+        if result is not None and not np.iterable(result):
+            stop(f"it returns {result!r}: return two values, how many and the token that follows")
+        return result
+
+    return referee(judged, RULE_CASES)
+
+
 def check_verify_4(answer: Callable) -> str:
-    found = max(referee(answer, RULE_CASES), key=more_by_block)
+    found = max(check_rule(answer), key=more_by_block)
     return f"of {found['K']} draft tokens it keeps {found['kept']:.2f} on average"
 
 
 def check_block_9(answer: Callable) -> str:
-    results = referee(answer, RULE_CASES)
+    results = check_rule(answer)
     for found in results:
         kept, most = found["kept"], found["kept_at_most"]
         problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
@@ -246,6 +297,8 @@ def check_loop(answer: Callable, once: bool = False) -> None:
         text = answer(checking, draft_model, ids, n_tokens, K, **given)
         if ids != prompt:
             target.stop(f"it changes its argument ids, from {prompt} to {ids}")
+        if not isinstance(text, (list, type(None))):  # the referee has a better word for None
+            target.stop(f"it returns {text!r}: expected a list")
         return text
 
     referee(supervised, LOOP_CASES)

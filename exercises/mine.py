@@ -7,8 +7,9 @@
 They are counted in the order in which they build on each other. p is the target's distribution and
 q the draft model's, both arrays [n_vocab] that sum to 1. Make every random choice with `sample(p)`,
 which returns a token sampled from p, or `accept(r)`, which is True with probability r (always, for
-r of 1 and above). You are given both; bring no randomness of your own. The checks take every
-branch, and so know the exact distribution of what you return.
+r of 1 and above). You are given both; bring no randomness of your own. Leave all arguments but
+caches as they are. The checks take every branch, and so know the exact distribution of what you
+return.
 """
 
 import numpy as np  # noqa: F401
@@ -57,9 +58,10 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     fewer if the token `end` comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
-    of the token after ids[: i + 1]. Draft at most K tokens a round, and fewer where the text has no
-    room for them and a token of the target's own. Call the target once a round. Leave `ids` as they
-    are. sample(p) -> token, accept(r) -> bool. The text has the target's distribution.
+    of the token after ids[: i + 1]. Draft at most K tokens (K is 1 or more) a round, and fewer
+    where the text has no room for them and a token of the target's own. Call the target once a
+    round. Leave `ids` as they are. sample(p) -> token, accept(r) -> bool. The text has the target's
+    distribution.
     """
     raise NotImplementedError
 

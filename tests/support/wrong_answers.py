@@ -40,14 +40,11 @@ def waits_for_a_larger_p(draft, p, q, sample, accept):
 # ---------------------------------------------------------------- unusual, and right
 
 
-def in_place(p, q, sample, accept):
+def other_types(p, q, sample, accept):
     x = sample(q)
     if accept(p[x] / q[x]):
         return [x, np.True_]
-    p -= q
-    p[p < 0] = 0
-    p /= p.sum()
-    return [np.int64(sample(p.tolist())), 0]
+    return [np.int64(sample(right.residual_2(p, q).tolist())), 0]
 
 
 def with_guard(p, q):
@@ -100,16 +97,22 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ),
         ),
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
+        "the largest size": ("nan", ("logits - logits.max()", "logits - abs(logits).max()")),
+        "the largest, or 0": ("nan", ("logits - logits.max()", "logits - max(0, logits.max())")),
+        "the likeliest below 0.1": ("expected [0.24", ("temperature == 0", "temperature < 0.1")),
     },
     "residual_2": {
         "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", ("lacking / lacking.sum()", "lacking")),
         "0 / 0": ("nan", ("lacking.sum() == 0", "False")),
+        "p where q is near": ("expected [1, 0, 0]", ("lacking.sum() == 0", "lacking.sum() < 5e-3")),
         "in place": (
             "changes its arguments",
             ("    return lacking", "    p -= q\n    return lacking"),
         ),
     },
     "speedup_7": {
+        "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
+        "K is limited": ("speedup_7(1, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "no bonus": ("gives 1, expected 1.3", ("range(K + 1)", "range(K)")),
         "0 / 0 at a = 1": (
             "ZeroDivisionError",
@@ -131,7 +134,30 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "keeps state",
             ("    if accept", "    RUNS.append(x)\n    if len(RUNS) % 2 and accept"),
         ),
-        "no return": ("TypeError", ("return sample(", "sample(")),
+        "no return": ("None: return two values", ("return sample(", "sample(")),
+        "one value": ("return two values", ("return x, True", "return x")),
+        "until one is accepted": (
+            "does a loop retry until it accepts?",
+            ("    x = sample(q)\n    if", "    while True:\n        x = sample(q)\n        if"),
+            ("        return x, True", "            return x, True"),
+        ),
+        "in place": (
+            "changes its arguments",
+            ("    return sample(", "    p -= np.minimum(p, q)\n    return sample("),
+            ("residual_2(p, q)", "p / p.sum()"),
+        ),
+        "p where q is near": (
+            "at a distance of 3.1e-05",
+            (
+                "sample(residual_2(p, q))",
+                "sample(p if abs(p - q).sum() < 2e-3 else residual_2(p, q))",
+            ),
+        ),
+        "a ratio near 1 is 1": (
+            "distance of 6.1e-05",
+            ("if accept", "if p[x] / q[x] > 0.999 or accept"),
+        ),
+        "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
         "compared": (
             "0.3000 of the drafts are kept, 0.7000 can be",
             ("if accept(p[x] / q[x])", "if (y := sample(p)) == x"),
@@ -143,6 +169,27 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "Total variation distance",
             ("p[len(draft)]", "p[max(len(draft) - 1, 0)]"),
         ),
+        "one value": ("return two values", ("return i,", "return i or")),
+        "in place": (
+            "changes its arguments",
+            (
+                "return i, sample(residual_2(p[i], q[i]))",
+                "p[i] = residual_2(p[i], q[i])\n            return i, sample(p[i])",
+            ),
+        ),
+        "the draft is used up": (
+            "changes its arguments",
+            ("return i,", "draft.pop()\n            return i,"),
+        ),
+        "q of 1 in 1,000 at least": (
+            'Text "',
+            ("p[i][x] / q[i][x]", "p[i][x] / max(q[i][x], 1e-3)"),
+        ),
+        "the last of eight tokens are safe": (
+            'Text "',
+            ("if not accept", "if x < 5 and not accept"),
+        ),
+        "eight drafts are safe": ('Text "', ("if not accept", "if len(draft) < 7 and not accept")),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "half of min(p, q)": (
             "fewer tokens than verify",
@@ -176,6 +223,14 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
     },
     "block_9": {
+        "in place": ("changes its arguments", ("        S =", "        p[t] /= 2\n        S =")),
+        "the last of eight tokens are safe": (
+            'Text "',
+            (
+                "w.append(min(1.0, w[-1] * p[i][x] / q[i][x]))",
+                "w.append(1.0 if x >= 5 else min(1.0, w[-1] * p[i][x] / q[i][x]))",
+            ),
+        ),
         "the residual of tokens": (
             "Total variation distance",
             ("lacking / S if S > 0 else p[t]", "residual_2(p[t], q_next)"),
@@ -184,9 +239,19 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     "two_drafts_8": {
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
         "one draft": ("can be", ("range(2)", "range(1)")),
+        "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
     },
     "speculative_5": {
-        "no end": ('Text "', ("x == end", "False")),
+        "no end": ("Here end = 2.", ("x == end", "False")),
+        "a tuple": ("expected a list", ("\n    return text\n", "\n    return tuple(text)\n")),
+        "no bonus": (
+            "lose the bonus",
+            ("[token]:", "[token] * (n_accepted < len(draft) or not draft):"),
+        ),
+        "the first row of q": (
+            "take the wrong row of q",
+            ("draft_model(ids + text + draft)[-1]", "draft_model(ids + text + draft)[0]"),
+        ),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
         "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
@@ -282,6 +347,23 @@ WRONG = {
     "block_9": {"the token rule": ("tokens, expected", right.verify_4)},
     "cached_6": {"a stale cache of the draft": ("reads [2, 1] again", STALE_DRAFT)},
 }
+LONG = {  # of both loops: what is wrong only in a long text
+    "three tokens are read": ("    text = []", "    ids = ids[-3:]\n    text = []"),
+    "long drafts are accepted": (
+        "sample, accept)",
+        "sample, (lambda r: True) if K >= 7 else accept)",
+    ),
+    "long texts are accepted": (
+        "sample, accept)",
+        "sample, (lambda r: True) if n_tokens >= 8 else accept)",
+    ),
+    "the fifth round is accepted": (
+        "sample, accept)",
+        "sample, (lambda r: True) if len(text) > 4 else accept)",
+    ),
+}
+for loop in ("speculative_5", "cached_6"):
+    EDITS[loop] |= {slip: ("", piece) for slip, piece in LONG.items()}
 for exercise, slips in EDITS.items():
     for slip, (said, *pieces) in slips.items():
         answer = edited(getattr(right, exercise), *pieces)
@@ -290,7 +372,7 @@ for exercise, slips in EDITS.items():
 RIGHT = {
     "residual_2": {"a guard": with_guard, "a list": lambda p, q: right.residual_2(p, q).tolist()},
     "one_token_3": {
-        "in place": in_place,
+        "other types": other_types,
         "the replacement first": edited(
             right.one_token_3,
             ("x = sample(q)", "replacement, x = sample(residual_2(p, q)), sample(q)"),
