@@ -61,6 +61,8 @@ def print_guess(guess, p, q):
     try:
         found = kept_and_replaced(guess, p, q)
         print_outcome(name, p, *found)
+        if (found[0] > q + 1e-6).any():
+            print("  More drafts of a token are kept than q gives: is x sampled from q?")
         if np.allclose(found, expected):
             return
     except Undecidable as problem:

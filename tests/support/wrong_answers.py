@@ -99,7 +99,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
         "the largest size": ("nan", ("logits - logits.max()", "logits - abs(logits).max()")),
         "the largest, or 0": ("nan", ("logits - logits.max()", "logits - max(0, logits.max())")),
-        "the likeliest below 0.1": ("expected [0.24", ("temperature == 0", "temperature < 0.1")),
+        "the likeliest below 0.1": ("expected [0.2595", ("temperature == 0", "temperature < 0.1")),
     },
     "residual_2": {
         "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", ("lacking / lacking.sum()", "lacking")),
@@ -112,7 +112,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "speedup_7": {
         "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
-        "K is limited": ("speedup_7(1, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
+        "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "no bonus": ("gives 1, expected 1.3", ("range(K + 1)", "range(K)")),
         "0 / 0 at a = 1": (
             "ZeroDivisionError",
