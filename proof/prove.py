@@ -596,14 +596,17 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
             -1,
             "kept_by_verify",
             "fewer tokens than verify",
-            "few, lose the bonus, take the wrong row of q",
+            "few, lose the bonus",
         ),
         (1, "kept_at_most", "more tokens than block verification", "many"),
     ):
         gains = [(sign * (r["kept"] - r[key]), r) for r in known if r[key] is not None]
         excess, worst = max(gains, key=itemgetter(0), default=(0.0, {}))
         if excess > TOLERANCE:
-            why = f"; does it draft too {amount}, or use a stale cache?" * (form is loop_text)
+            why = (
+                f"; does it draft too {amount}, take the wrong row of q, or use a stale cache?"
+                * (form is loop_text)
+            )
             figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f}"
             yield f"it gains {than}, {figures} ({worst['name']}){why}"
 
