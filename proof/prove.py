@@ -592,12 +592,7 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
     for sign, key, than, amount in (
-        (
-            -1,
-            "kept_by_verify",
-            "fewer tokens than verify",
-            "few, lose the bonus",
-        ),
+        (-1, "kept_by_verify", "fewer tokens than verify", "few, lose the bonus"),
         (1, "kept_at_most", "more tokens than block verification", "many"),
     ):
         gains = [(sign * (r["kept"] - r[key]), r) for r in known if r[key] is not None]
