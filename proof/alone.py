@@ -7,6 +7,7 @@ it can be stopped whatever it does. It writes lines of JSON, on the stdout that 
 
 import os
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
 from json import dumps, loads
@@ -17,7 +18,7 @@ from typing import Any
 
 from . import prove as referee
 from .cases import filtered
-from .enumerate import describe_error
+from .enumerate import LeftOut, Undecidable, describe_error
 from .program import find, load
 
 
@@ -32,6 +33,11 @@ def main(program: str, settings: str, began: str) -> None:
     os.dup2(nowhere, 1)
     if hasattr(os, "register_at_fork"):  # a process that the program forks writes no lines
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
+
+    say_raised = threading.excepthook
+    threading.excepthook = lambda what: (
+        None if issubclass(what.exc_type, (Undecidable, LeftOut)) else say_raised(what)
+    )
 
     def write(**line: Any) -> None:
         print(dumps(line), file=lines, flush=True)

@@ -596,6 +596,17 @@ def test_a_process_that_exits_was_not_stopped(tmp_path):
     assert code == 3 and "its process exited or crashed in the case K = 1" in out
 
 
+def test_what_a_thread_cannot_follow_is_said_once(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "import random, threading\n"
+        "def verify(draft, p, q):\n"
+        "    thread = threading.Thread(target=lambda: float(random.random()))\n"
+        "    thread.start(); thread.join(); return 0, 0\n"
+    )
+    code, _, err = run(tmp_path / "mine.py")
+    assert code == 1 and "float" not in err  # nor is there a traceback
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 def test_a_process_that_is_forked_is_not_waited_for(tmp_path):
     (tmp_path / "mine.py").write_text(
