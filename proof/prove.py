@@ -211,8 +211,8 @@ def examine(
     if stopped:
         return result | dict(problem=str(stopped))
     if (lost := 1 - sum(tally.texts.values())) > TOLERANCE:
-        why = "branches that do not end" if tally.left_out > lost / 2 else "rare branches"
-        return result | dict(problem=f"it raised in {why}, of probability {lost:.0e}")
+        rare = f"rare branches, of probability {lost:.0e}"
+        return result | dict(problem=f"it raised, or did not end, in {rare}")
     yours = complete(tally.texts, target, n_tokens, end)
     right = complete({(): 1.0}, target, n_tokens, end)
     result |= dict(distance=total_variation(yours, right), kept=tally.kept)
@@ -556,7 +556,7 @@ def to_try(
 def after_real_runs(
     trials: list[tuple[Trial, dict[str, Any], int]], results: list[dict[str, Any]], failure: str
 ) -> tuple[str, str | None]:
-    """The verdict and its reason. failure: what made an end of the real runs, or """ ""
+    """The verdict and its reason. failure: what made an end of the real runs, or ""."""
     problems = problems_of(results)
     for trial, result, _ in trials:
         if trial.is_wrong:
