@@ -14,6 +14,7 @@ tokens at all raises Undecidable.
 import inspect
 import operator
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any, NoReturn
@@ -21,7 +22,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from .cases import Case, Model, Text
-from .enumerate import Branch, Impossible, RealBranch, Undecidable, describe_error
+from .enumerate import Branch, Impossible, RealBranch, Undecidable, describe_error, in_time
 from .sources import NUMPY, Source
 
 Stop = Callable[..., NoReturn]  # Branch.stop: raises Undecidable, or another kind
@@ -329,13 +330,14 @@ def only_text(call: Callable) -> Callable:
     return call_loop
 
 
-def without_prompt(call: Callable, case: Case) -> Callable:
+def without_prompt(call: Callable, case: Case, deadline: float) -> Callable:
     """A function that calls a loop, and returns its new tokens only. If 20 real runs of a case, in
     which the first token is chosen by chance, give the prompt and n_tokens more, it is the prompt.
+    deadline: a time of time.monotonic, at which it gives up
     """
 
     def echoes() -> bool:
-        text, _ = loop_text(call, case, RealBranch())
+        text, _ = in_time(partial(loop_text, call, case), RealBranch(), deadline)
         return text[: len(case.prompt)] == case.prompt and len(text) > case.n_tokens
 
     try:

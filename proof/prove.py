@@ -379,7 +379,7 @@ def prove(
     given = bool(names_of(function) & {"sample", "accept", "rng"})
     name = name or name_of(function)
     if form is loop_text:
-        call = without_prompt(only_text(call), small[0])
+        call = without_prompt(only_text(call), small[0], started + timeout)
     say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
         with suppress(Exception, Undecidable):
