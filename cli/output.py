@@ -7,6 +7,11 @@ from functools import partial
 from pathlib import Path
 from secrets import token_hex
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
 
 def require_writable(path: Path) -> None:
     """Raise ValueError, which says why, if a file cannot be written, or cannot be made in its
@@ -68,6 +73,9 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     def write(line: str) -> None:
         nonlocal size
         with named(path), path.open("ab", buffering=0) as file:
+            if fcntl:  # or what a full disk cuts off below might be another program's line
+                with suppress(OSError):  # of a disk without locks
+                    fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
             if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
             try:

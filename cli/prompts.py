@@ -23,8 +23,13 @@ def read_prompts(path: str | Path) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file that hold anything. Raises ValueError if there are none."""
-    lines = [line for line in read_utf8(Path(path)).split("\n") if line.strip()]
+    """The lines of a text file that hold anything. Raises ValueError if there are none, and for a
+    device.
+    """
+    path = Path(path)
+    if path.is_char_device():  # such as /dev/zero, which has no end
+        raise ValueError(f"{path}: is a device; expected a file")
+    lines = [line for line in read_utf8(path).split("\n") if line.strip()]
     if not lines:
         raise ValueError(f"{path}: expected prompts or texts, one a line")
     return lines

@@ -184,8 +184,10 @@ def begin(
     before, after `stop` or <|endoftext|>. draft_model: as load_pair returned it, not used by the
     autoregressive decoder. coupled: draft and target share their noise (decoding/coupled.py). rng,
     drafter: in place of those that new_rng and make_drafter make. The options are those that
-    options_of returns, which refuses what cannot be used.
+    options_of returns, which refuses what cannot be used. Raises ValueError for another decoder.
     """
+    if decoder not in DECODERS:
+        raise ValueError(f"decoder {decoder!r}: expected {' or '.join(DECODERS)}")
     rng = rng or new_rng(seed, coupled, len(ids))
     is_done = stop_condition(encoder, stop)
     if decoder == "autoregressive":
@@ -198,13 +200,11 @@ def begin(
         from decoding.coupled import verify_shared_noise
 
         rule = verify_shared_noise
-    next_K: int | Callable[[Round], int]
+    next_K: Any = K
     if K == "auto":
         from decoding.auto_k import AutoK
 
         next_K = AutoK()
-    else:
-        next_K = K
     return speculative(target, drafter, ids, n_tokens, next_K, to_probs, rng, is_done, rule)
 
 

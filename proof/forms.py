@@ -63,7 +63,7 @@ def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows),
 
 def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -> Any:
     """What a rule returns for a draft and the others of its arguments. An error of the rule passes
-    as it is; but if the draft is empty, as at the end of a text, it becomes an EmptyDraft.
+    as it is; but if the draft is empty, as at the end of a text, it becomes Impossible.
     """
     is_empty = not draft  # before the call, which may use up the draft
     try:

@@ -62,3 +62,9 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
     with pytest.raises(OSError) as failed:
         read_prompts(tmp_path / "a.txt")
     assert failed.value.filename == str(tmp_path / "a.txt")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device")
+def test_a_device_is_no_file_of_prompts():
+    with pytest.raises(ValueError, match="/dev/zero: is a device; expected a file"):
+        read_prompts("/dev/zero")

@@ -307,3 +307,8 @@ def test_weights_in_float16_round_to_float16():
     assert explain_difference(target, [0], [1], [0])["verdict"] == "bug"
     target.backend.name = "cupy-float16"
     assert explain_difference(target, [0], [1], [0])["verdict"] == "tie"
+
+
+def test_another_decoder_is_refused():
+    with pytest.raises(ValueError, match="decoder 'x': expected autoregressive or speculative"):
+        rounds_of("x")
