@@ -74,12 +74,15 @@ def prove(
     adapter = ADAPTERS / f"judge_{program}.py"
     settings = dict(batch=batch, timeout=timeout, seed=None if seed == "random" else seed)
     settings |= dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    if re.search(r"\.py(:[\w.]+)?$", program):
+    is_file = re.search(r"\.py(:[\w.]+)?$", program)
+    if not is_file:
+        require_defaults(settings, "timeout" if adapter.exists() else "")
+    if is_file:
         results = judged(program, settings)
     elif adapter.exists():
         results = judged(str(adapter), settings)
     elif program.endswith(".jsonl"):
-        results = [judge_answers(Path(program)) | dict(version=VERSION, settings=settings)]
+        results = [judge_answers(Path(program)) | dict(version=VERSION, settings={})]
     else:
         known = ", ".join(
             sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
@@ -96,6 +99,19 @@ def prove(
     worst = next(verdict for verdict in EXIT_CODES if verdict in verdicts)
     if worst != "exact":
         sys.exit(EXIT_CODES[worst])
+
+
+DEFAULTS = dict(batch=False, timeout=300.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+
+
+def require_defaults(settings: dict[str, Any], free: str) -> None:
+    """Raise ValueError for a flag that was given, and has a meaning for FILE.py only.
+
+    free: the one that has a meaning here, or ""
+    """
+    for name, value in settings.items():
+        if value != DEFAULTS[name] and name != free:
+            raise ValueError(f"--{name} {value}: expected none, it is for FILE.py only")
 
 
 def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,6 +6,7 @@ tokens]}, in the same order. `python main.py prove ANSWERS.jsonl` judges these a
 """
 
 import json
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
@@ -38,6 +39,8 @@ def cases(file: str, *, runs: int = 2_000) -> None:
     Flags:
         runs: of each case
     """
+    if runs < 1:
+        raise ValueError(f"--runs {runs}: expected 1 or more")
     with open(file, "x", encoding="utf-8") as lines:
         for turn in range(runs):
             for i, case in enumerate(CASES):
@@ -63,16 +66,29 @@ def judge_answers(file: Path) -> dict[str, Any]:
         for i, trial in enumerate(trials):
             trial.rng = rng_of(turn, i)
             trial.run(inf)
-    why = "it ran elsewhere, only its answers are known"
-    results = [entry(trial.case) | dict(measured=trial.found(), problem=why) for trial in trials]
+    results = [entry(trial.case) | dict(measured=trial.found()) for trial in trials]
+    for trial, result in zip(trials, results):
+        if not trial.is_wrong:
+            n_runs = trial.bet.runs
+            result["problem"] = (
+                f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
+            )
     tried = [(trial, result, trial.bet.runs) for trial, result in zip(trials, results)]
     verdict = after_real_runs(tried, results, "")
     return summary(file.name, *verdict, results, monotonic() - started)
 
 
 def read_answers(file: Path) -> Iterator[list[int]]:
-    """Yield the tokens of each line. Raises ValueError for one that is no answer."""
-    for n, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+    """Yield the tokens of each line, in UTF-8, or UTF-16 as PowerShell's > writes it. Raises
+    ValueError for another encoding, or a line that is no answer.
+    """
+    written = file.read_bytes()
+    encoding = "utf-16" if written[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+    try:
+        lines = written.decode(encoding).splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
+    for n, line in enumerate(lines, 1):
         try:
             tokens = json.loads(line)["tokens"]
             assert isinstance(tokens, list)

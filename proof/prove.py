@@ -278,11 +278,12 @@ class Trial:
     """Runs of one case with real random numbers, and the bet on their texts.
 
     event: what a run gave that no right one gives, or ""
+    n_events: how many runs gave such a thing
     """
 
     def __init__(self, form: Form, call: Callable, case: Case, alpha: float, rng: Any):
         self.form, self.call, self.case, self.rng = form, call, case, rng
-        self.bet, self.event = Bet(case.law(), alpha), ""
+        self.bet, self.event, self.n_events = Bet(case.law(), alpha), "", 0
 
     @property
     def is_wrong(self) -> bool:
@@ -297,7 +298,8 @@ class Trial:
         except (KeyboardInterrupt, OutOfTime):
             raise
         except Impossible as event:
-            self.event = str(event)
+            self.event = self.event or str(event)
+            self.n_events += 1
         except Undecidable as problem:
             raise Undecidable(f"with real random numbers: {problem}") from None
         except BaseException as error:
@@ -318,7 +320,7 @@ class Trial:
         text, yours, right = self.bet.worst() if self.bet.runs else ((), 1.0, 1.0)
         never = self.event or math.isinf(self.bet.log_odds)
         return dict(
-            runs=self.bet.runs + bool(self.event),
+            runs=self.bet.runs + self.n_events,
             log10_odds=None if never else self.bet.log_odds / math.log(10),
             would_show=self.bet.would_show(),
             text=list(text),
@@ -562,7 +564,8 @@ def after_real_runs(
         if trial.is_wrong:
             shown = {key: result["measured"][key] for key in ("text", "yours", "right", "event")}
             result["first_wrong"] = result["first_wrong"] or shown | dict(draws=None)
-            return "wrong", None
+    if any(trial.is_wrong for trial, *_ in trials):
+        return "wrong", None
     if failure:
         return "undecidable", next((p for p in problems if p.startswith("it raised")), failure)
     if wrong := [result for result in results if result["first_wrong"]]:

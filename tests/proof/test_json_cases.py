@@ -56,6 +56,17 @@ def test_what_no_round_has_is_wrong(tokens, questions, tmp_path):
     answer(lambda *_: tokens, questions, tmp_path / "answers.jsonl")
     result = judge_answers(tmp_path / "answers.jsonl")
     assert result["verdict"] == "wrong"
+    assert result["runs"] == 60 * len(CASES)
+    assert all(case["first_wrong"] and not case["problem"] for case in result["cases"])
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_answers_as_powershell_writes_them(encoding, questions, tmp_path):
+    answers = tmp_path / "answers.jsonl"
+    answer(right, questions, answers)
+    runs = judge_answers(answers)["runs"]
+    answers.write_text(answers.read_text(), encoding=encoding)
+    assert judge_answers(answers)["runs"] == runs
 
 
 @pytest.mark.parametrize(
@@ -82,3 +93,8 @@ def test_the_commands(tmp_path):
     done = python("main.py", "prove", str(answers), "--json")
     result = json.loads(done.stdout)
     assert done.returncode == 1 and result["verdict"] == "wrong" and result["version"]
+    for flag in ("--temperature=0.5", "--top_k=2", "--batch", "--seed=1", "--timeout=9"):
+        refused = python("main.py", "prove", str(answers), flag)
+        assert refused.returncode == 2 and "it is for FILE.py only" in refused.stderr
+    few = python("main.py", "cases", str(tmp_path / "none.jsonl"), "--runs=0")
+    assert few.returncode == 2 and not (tmp_path / "none.jsonl").exists()
