@@ -4,7 +4,6 @@ import io
 import re
 import sys
 
-import numpy as np
 import pytest
 from command_line import END, PROMPT, ROOT, TIMES, text_of, timeless
 
@@ -134,28 +133,24 @@ def test_end_of_text_ends_the_text_and_is_not_shown(cli, as_json):
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    "words, fragments",
-    [
-        ("--K=0", ["K = 0: expected 1 or more\n"]),
-        ("--temperature=nan", ["temperature nan: expected"]),
-        ("--json --trace", ["--json: expected no --trace"]),
-        (f"--prompt={'x' * 64}", ["64 tokens: expected less than 64"]),
-        ("--prompt=a\udcff", ["U+DCFF", "expected"]),
-        ("--target_model_size=9B", ["9B", "17M"]),
-        ("--draft_model_size=eagle", ["eagle.safetensors: choose another draft"]),
-        ("--draft_model_size=otherwords", ["different vocabularies"]),
-        ("--models_dir=none --target_model_size=1M", ["1M", "'none' (which is no folder)"]),
-        ("--target_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
-        ("--draft_model_size=huge", ["the largest logit is NaN or infinite: expected"]),
-        ("--draft_model_size=huge --trace --temperature=1 --coupled", ["NaN or infinite"]),
-    ],
-)
-def test_what_cannot_be_used_is_one_line(cli, words, fragments):
-    words = [word.replace("otherwords", "other words") for word in words.split()]
+@pytest.mark.parametrize("words, said", [
+    (["--K=0"], "K = 0: expected 1 or more\n"),
+    (["--temperature=nan"], "temperature nan: expected"),
+    (["--json", "--trace"], "--json: expected no --trace"),
+    (["--prompt=" + "x" * 64], "64 tokens: expected less than 64"),
+    (["--prompt=a\udcff"], "U+DCFF"),
+    (["--target_model_size=9B"], "17M"),
+    (["--draft_model_size=eagle"], "eagle.safetensors: choose another draft"),
+    (["--draft_model_size=other words"], "different vocabularies"),
+    (["--models_dir=none", "--target_model_size=1M"], "'none' (which is no folder)"),
+    (["--target_model_size=huge"], "the largest logit is NaN or infinite: expected"),
+    (["--draft_model_size=huge"], "the largest logit is NaN or infinite: expected"),
+    (["--draft_model_size=huge", "--trace", "--temperature=1", "--coupled"], "NaN or infinite"),
+])  # fmt: skip
+def test_what_cannot_be_used_is_one_line(cli, words, said):
     done = cli(*words)
     assert done.code == 2 and done.err.count("\n") == 1
-    assert all(fragment in done.err for fragment in ["error: ", *fragments])
+    assert done.err.startswith("error: ") and said in done.err
 
 
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "model.safetensors"])
@@ -179,8 +174,3 @@ def test_the_embedded_pair_pays(as_json, draft, temperature, at_least):
     two = result["speculative"]
     assert "\ufffd" not in two["text"] and 0 < len(two["token_ids"]) <= 30
     assert two["tokens_per_target_pass"] >= at_least
-
-
-def test_the_logits_that_overflow_are_no_warning(cli):
-    with np.errstate(all="raise"):
-        assert cli("--target_model_size=huge").err.count("\n") == 1

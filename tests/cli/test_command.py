@@ -8,10 +8,7 @@ import sys
 from typing import Literal
 
 import pytest
-from command_line import (
-    python,
-    shell,
-)
+from command_line import python, shell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -257,47 +254,36 @@ def test_an_output_that_knows_only_ascii(pair):
     assert done.stdout.count(b"Text = ? ?") == 2
 
 
-@pytest.mark.parametrize(
-    "line, code, said",
-    [
-        ('"$0" "$@" --prompt=- <&- >&-', 0, b""),
-        ('"$0" "$@" --K=0 2>&-', 2, b""),
-        ('"$0" "$@" --K=0 2>/dev/full', 2, b""),
-        ('"$0" "$@" --json >/dev/full', 2, b"error: output: No space left on device\n"),
-        ('"$0" "$@" --stream >/dev/full', 2, b"error: output: No space left on device\n"),
-        ('"$0" "$@" | true; exit ${PIPESTATUS[0]}', 141, b""),
-    ],
-)
+@pytest.mark.parametrize("line, code, said", [
+    ('"$0" "$@" --prompt=- <&- >&-', 0, b""),
+    ('"$0" "$@" --K=0 2>&-', 2, b""),
+    ('"$0" "$@" --K=0 2>/dev/full', 2, b""),
+    ('"$0" "$@" --json >/dev/full', 2, b"error: output: No space left on device\n"),
+    ('"$0" "$@" --stream >/dev/full', 2, b"error: output: No space left on device\n"),
+    ('"$0" "$@" | true; exit ${PIPESTATUS[0]}', 141, b""),
+])  # fmt: skip
 def test_a_stream_that_is_closed_or_full(pair, line, code, said):
     done = shell(line, pair, *SHORT)
     assert (done.returncode, done.stderr) == (code, said)
 
 
-def test_what_is_not_installed_is_named():
-    program = "import runpy, sys; sys.modules['regex'] = None; "
-    program += "runpy.run_path('main.py', run_name='__main__')"
-    done = python("-c", program)
-    message = "error: regex is not installed: pip install regex\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+AS_MAIN = "runpy.run_path('main.py', run_name='__main__')"
+LACKING = {  # what a Python lacks: its words, the exit code, output and errors
+    "a package": (["-c", f"import runpy, sys; sys.modules['regex'] = None; {AS_MAIN}"],
+                  2, "", "error: regex is not installed: pip install regex\n"),
+    "newer features": (["-c", "import sys; sys.version_info = 3, 9, 18, 'final', 0; import main"],
+              2, "", "error: this Python is 3.9: use 3.10 or newer\n"),
+    "docstrings": (["-OO", "main.py", "--help"], 0, "no help: python -OO strips it\n", ""),
+    "the folder": (["-I", "main.py"], 2, "", "error: python -I and -P leave out the folder of "
+                   "main.py; run it without them\n"),
+}  # fmt: skip
 
 
-def test_an_old_python_is_named():
-    done = python("-c", "import sys; sys.version_info = 3, 9, 18, 'final', 0; import main")
-    message = "error: this Python is 3.9: use 3.10 or newer\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
-
-
-@pytest.mark.parametrize(
-    "flags, code, out, err",
-    [
-        ("-OO main.py --help", 0, "no help: python -OO strips it\n", ""),
-        ("-I main.py", 2, "", "error: python -I and -P leave out the folder of main.py; run it "
-         "without them\n"),
-    ],
-)  # fmt: skip
-def test_options_of_python_that_take_something_away(flags, code, out, err):
-    done = python(*flags.split())
-    assert (done.returncode, done.stdout, done.stderr) == (code, out, err)
+@pytest.mark.parametrize("what", LACKING)
+def test_a_python_that_lacks_something_is_told_so_in_one_line(what):
+    words, *expected = LACKING[what]
+    done = python(*words)
+    assert [done.returncode, done.stdout, done.stderr] == expected
 
 
 def test_an_installed_program_gives_its_own_name(monkeypatch, capsys):
