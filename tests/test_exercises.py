@@ -32,18 +32,13 @@ def answers(table):
     """Of a {exercise: {name: answer}}, one parameter set for each answer; long ones are slow, as
     one that does not end.
     """
-    return [
-        pytest.param(
-            exercise,
-            answer,
-            id=f"{exercise}: {name}",
-            marks=pytest.mark.slow
-            if table is RIGHT and exercise in LOOPS or name in ENDLESS
-            else (),
-        )
-        for exercise, own in table.items()
-        for name, answer in own.items()
-    ]
+    sets = []
+    for exercise, own in table.items():
+        for name, answer in own.items():
+            is_slow = name in ENDLESS or table is RIGHT and exercise in LOOPS
+            marks = [pytest.mark.slow] if is_slow else []
+            sets.append(pytest.param(exercise, answer, id=f"{exercise}: {name}", marks=marks))
+    return sets
 
 
 SOLUTIONS = {name: {"solution": getattr(right, name)} for name in CHECKS}
@@ -67,10 +62,8 @@ def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(name, wrong)
 
 
 def test_an_answer_that_is_not_there():
-    assert check("speedup_7", None) == (
-        False,
-        "speedup_7: WRONG: expected a function of this name",
-    )
+    verdict = "speedup_7: WRONG: expected a function of this name"
+    assert check("speedup_7", None) == (False, verdict)
 
 
 def test_what_a_reader_sees():
