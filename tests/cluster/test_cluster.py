@@ -161,18 +161,10 @@ def test_an_interruption_is_quiet(pair, tmp_path):
 # ---------------------------------------------------------------- schedulers
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "local:x",
-        "local:",
-        "local:0",
-        "local:99999",
-        "tcp://127.0.0.1:1",
-        "tls://[::1]:1",
-        "nonsense",
-    ],
-)
+NOWHERE = "local:x local: local:0 local:99999 tcp://127.0.0.1:1 tls://[::1]:1 nonsense".split()
+
+
+@pytest.mark.parametrize("address", NOWHERE)
 def test_a_scheduler_that_is_not_there_is_one_line(write, monkeypatch, address):
     monkeypatch.setattr(cluster, "TIMEOUT", 1)
     gc.collect()

@@ -19,6 +19,8 @@ WORDS = SimpleNamespace(encode=lambda text: tuple(ord(c) % 4 for c in text), dec
 ALONE = judge.Job(("king",), 3, 0.7, 2)
 TOGETHER = judge.Job(("king", "fox", "king"), 2, 1.3, 3, 0.9)
 GREEDY = judge.Job(("fox",), 4, 0.0, 1)
+JOBS = {"alone": ALONE, "together": TOGETHER, "greedy": GREEDY}
+each = pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
 
 
 @lru_cache
@@ -59,14 +61,14 @@ def trial_after(job, write, n_runs):
     return trial, judge.report(trial, WORDS)
 
 
-@pytest.mark.parametrize("job", [ALONE, TOGETHER, GREEDY], ids=["alone", "together", "greedy"])
+@each
 def test_the_law_is_the_chain_rule(job):
     for prompt in job.prompts:
         ids = WORDS.encode(prompt)
         assert judge.law(TARGET, ids, job) == pytest.approx(law_of(job, ids), abs=1e-12)
 
 
-@pytest.mark.parametrize("job", [ALONE, TOGETHER, GREEDY], ids=["alone", "together", "greedy"])
+@each
 def test_a_right_engine_is_not_told_apart(job):
     trial, found = trial_after(job, write_right, 150)
     assert found["verdict"] == "not told apart" and found["first_wrong"] is None
@@ -105,16 +107,10 @@ def test_greedy_texts_are_written_a_few_times():
     assert trials[0].runs <= judge.N_GREEDY and trials[1].runs > 0
 
 
-@pytest.mark.parametrize(
-    "words, problem",
-    [
-        (["nothing"], "engine 'nothing': expected one of llama_cpp, openvino, transformers"),
-        (
-            ["openvino", "magic"],
-            "expected one of draft, lookup, plain|is not installed: pip install",
-        ),
-    ],
-)
+@pytest.mark.parametrize("words, problem", [
+    (["nothing"], "engine 'nothing': expected one of llama_cpp, openvino, transformers"),
+    (["openvino", "magic"], "expected one of draft, lookup, plain|is not installed: pip install"),
+])  # fmt: skip
 def test_bad_input(words, problem):
     done = python(str(JUDGE), *words)
     assert done.returncode == 2 and done.stdout == ""

@@ -2,12 +2,11 @@
 
 import ast
 import re
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-from command_line import ENVIRONMENT, ROOT, python
+from command_line import ROOT, python
 from toys import NUMPY
 
 from checkpoints.tokenizer import load_encoder
@@ -69,9 +68,8 @@ def test_a_rejection_by_rounding_is_replaced_from_p():
 
 
 def test_the_example_writes_one_text_with_both_drafters():
-    command = [sys.executable, "-m", "docs.library"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=120, env=ENVIRONMENT)
-    assert (done.returncode, done.stderr) == (0, b"")
+    done = python("-m", "docs.library")
+    assert (done.returncode, done.stderr) == (0, "")
     written = r"(.+)\n\w+: \d+ of \d+ .* accepted,\n([\d.]+) tokens per target pass"
-    (text, fast), (same, slow) = re.findall(written, done.stdout.decode())
+    (text, fast), (same, slow) = re.findall(written, done.stdout)
     assert text == same and len(text) > 80 and float(fast) > float(slow) >= 1
