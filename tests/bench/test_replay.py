@@ -29,8 +29,7 @@ FULL = "old " * 504 + "The king said"  # the context has room for four tokens
 
 
 @pytest.mark.parametrize(
-    "n_tokens, stop, prompts",
-    [(20, "", PROMPTS), (60, ",", PROMPTS), (60, " Frog", [FULL])],
+    "n_tokens, stop, prompts", [(20, "", PROMPTS), (60, ",", PROMPTS), (60, " Frog", [FULL])]
 )
 def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop, prompts):
     """Of lines as batch writes them, for a model and for n-grams, and every K."""

@@ -28,18 +28,11 @@ def test_a_row_from_known_runs():
     plain = [[run_of(s, K=0) for s in (8.0, 7.0, 99.0)]] * 6
     found = make_row(plain, [[run_of(s) for s in (4.0, 1.0, 5.0)]] * 6, 3)
     expected = {
-        "prompts": 6,
-        "tokens": 60,
-        "plain_tokens_per_second": 1.25,
-        "tokens_per_second": 2.5,
-        "speedup": 2,
-        "tokens_per_target_pass": 2,
-        "acceptance_rate": 0.5,
-        "draft_cost": 0.25,
-        "verify_cost": 1.2,
+        "prompts": 6, "tokens": 60, "plain_tokens_per_second": 1.25, "tokens_per_second": 2.5,
+        "speedup": 2, "tokens_per_target_pass": 2, "acceptance_rate": 0.5, "draft_cost": 0.25,
+        "verify_cost": 1.2, "withheld": {},
         "predicted": pytest.approx((1 + 0.5 + 0.25 + 0.125) / (3 * 0.25 + 1.2)),
-        "withheld": {},
-    }
+    }  # fmt: skip
     assert {name: found[name] for name in expected} == expected
     assert found["intervals"]["speedup"] == pytest.approx([2, 2])
 

@@ -9,26 +9,14 @@ from bench.table import to_markdown
 def row(draft="eagle", K=2, speedup=1.5, weights="checkpoint", **more):
     settings = {"weights": weights, "synthetic_acceptance": 0.0, "n_tokens_to_generate": 60}
     return {
-        "target": "17M",
-        "draft": draft,
-        "temperature": 1.0,
-        "K": K,
-        "verification": "token",
-        "batch_size": 1,
-        "prompts": 6,
-        "plain_tokens_per_second": 10.0,
-        "tokens_per_second": 10.0 * (speedup or 1.0),
-        "speedup": speedup,
-        "predicted": 1.4,
-        "tokens_per_target_pass": 2.0,
-        "acceptance_rate": 0.7,
-        "draft_cost": 0.1,
-        "verify_cost": 1.2,
-        "intervals": {"speedup": (1.4, 1.6)},
-        "withheld": {},
+        "target": "17M", "draft": draft, "temperature": 1.0, "K": K, "verification": "token",
+        "batch_size": 1, "prompts": 6, "plain_tokens_per_second": 10.0,
+        "tokens_per_second": 10.0 * (speedup or 1.0), "speedup": speedup, "predicted": 1.4,
+        "tokens_per_target_pass": 2.0, "acceptance_rate": 0.7, "draft_cost": 0.1,
+        "verify_cost": 1.2, "intervals": {"speedup": (1.4, 1.6)}, "withheld": {},
         "settings": settings | {"repeats": 3, "backend": "numpy"},
         "machine": {"cpu": "a CPU", "threads": 2, "date": "today"},
-    } | more
+    } | more  # fmt: skip
 
 
 def withheld(**more):
@@ -74,12 +62,16 @@ def test_figures_that_are_not_real_are_labelled():
     assert "random weights" in draw([row(settings=settings)])
 
 
+def texts_of(picture):
+    root = ElementTree.fromstring(picture)
+    return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
 def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
     rows = [row(draft, K, temperature=t) for draft in ("eagle", "ngram") for t in (0.0, 1.0)
             for K in (1, 2)]  # fmt: skip
     text = draw([*rows, near_1(draft="a <b>", K=1)])
-    root = ElementTree.fromstring(text)
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    texts = texts_of(text)
     for entry in ("eagle, T = 0", "eagle, T = 1", "ngram, T = 0", "ngram, T = 1", "a <b>, T = 1"):
         assert entry in texts
     assert "speedup over plain decoding" in texts and "K, tokens drafted per round" in texts
@@ -88,7 +80,6 @@ def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
 
 
 def test_with_one_K_the_picture_is_about_batches():
-    text = draw([row(batch_size=n, speedup=speedup) for n, speedup in ((1, 1.5), (32, 0.9))])
-    root = ElementTree.fromstring(text)
-    texts = [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
+    rows = [row(batch_size=n, speedup=speedup) for n, speedup in ((1, 1.5), (32, 0.9))]
+    texts = texts_of(draw(rows))
     assert "texts in a batch" in texts and "eagle" in texts and "32" in texts
