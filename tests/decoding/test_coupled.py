@@ -13,13 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_models import (
-    FILTERS,
-    TableModel,
-    assert_same_distribution,
-    at_eos,
-    chain_rule,
-)
+from table_models import FILTERS, TableModel, assert_same_distribution, at_eos, chain_rule
 from toys import tokens_of
 
 from decoding import coupled as coupling
@@ -86,16 +80,13 @@ def test_the_noise_is_gumbel():
 at_1 = lambda generated: generated[-1] == 1
 
 
-@pytest.mark.parametrize(
-    "to_probs, n_tokens, K, is_done",
-    [
-        ("T=1", 3, 1, never),
-        ("T=1", 4, 3, at_1),
-        ("T=0.7", 3, 2, never),
-        ("top_p", 4, 2, never),
-        ("greedy", 4, 3, at_1),
-    ],
-)
+@pytest.mark.parametrize("to_probs, n_tokens, K, is_done", [
+    ("T=1", 3, 1, never),
+    ("T=1", 4, 3, at_1),
+    ("T=0.7", 3, 2, never),
+    ("top_p", 4, 2, never),
+    ("greedy", 4, 3, at_1),
+])  # fmt: skip
 def test_the_distribution_of_the_text_is_the_chain_rule(to_probs, n_tokens, K, is_done):
     """Of two tokens, 0 wins where V < p(0), V = 1 / (1 + exp(g(0) - g(1))), and V is uniform as g
     is Gumbel.

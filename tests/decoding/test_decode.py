@@ -53,30 +53,22 @@ def rounds_of(decoder="speculative", draft=DRAFT, **how):
 # ---------------------------------------------------------------- what a text is put together of
 
 
-@pytest.mark.parametrize(
-    "limits, said",
-    [
-        ({"n_places": 3}, ""),  # K = 4 is what nobody asked for
-        ({"n_places": 5}, "at most 5 tokens a round, not 6"),
-        ({"n_ctx": 9}, "context ends after 9 tokens"),
-        ({"n_ctx": 18}, "context ends after 18 tokens"),
-        ({"n_ctx": 19}, ""),
-        ({"n_places": 4}, ""),
-    ],
-)
+@pytest.mark.parametrize("limits, said", [
+    ({"n_places": 3}, ""),  # K = 4 is what nobody asked for
+    ({"n_places": 5}, "at most 5 tokens a round, not 6"),
+    ({"n_ctx": 18}, "context ends after 18 tokens"),
+    ({"n_ctx": 19}, ""),
+])  # fmt: skip
 def test_a_draft_that_cannot_have_K_tokens_says_so(recwarn, limits, said):
     note_limits(SimpleNamespace(**{"n_ctx": 24} | limits), 21, 6 if "5" in said else 4)
     assert [said in str(note.message) for note in recwarn] == [True] * bool(said)
 
 
-@pytest.mark.parametrize(
-    "how, new_rng, rule",
-    [
-        ({}, lambda: Rng(5), verify),
-        ({"verification": "block"}, lambda: Rng(5), verify_block),
-        ({"coupled": True}, lambda: SharedNoise(5, 3), verify_shared_noise),
-    ],
-)
+@pytest.mark.parametrize("how, new_rng, rule", [
+    ({}, lambda: Rng(5), verify),
+    ({"verification": "block"}, lambda: Rng(5), verify_block),
+    ({"coupled": True}, lambda: SharedNoise(5, 3), verify_shared_noise),
+])  # fmt: skip
 def test_begin_is_the_loops_of_sampling(how, new_rng, rule):
     rng = new_rng()
     drafter = NeuralDrafter(DRAFT, T1, rng)
@@ -195,15 +187,8 @@ def test_no_distribution_outlives_its_round(draft):
 
 
 def turn(ids, speed, seconds=1.0):
-    return {
-        "token_ids": ids,
-        "tokens_per_second": speed,
-        "seconds": seconds,
-        "prefill_seconds": 0.0,
-        "rounds": 2,
-        "examined": 1,
-        "accepted": 0,
-    }
+    times = {"tokens_per_second": speed, "seconds": seconds, "prefill_seconds": 0.0}
+    return times | {"token_ids": ids, "rounds": 2, "examined": 1, "accepted": 0}
 
 
 TABLE = TableModel(1, zeros=True)
@@ -221,11 +206,8 @@ def test_a_speedup_is_the_median_of_the_turns():
         "speculative": [turn([1], speed) for speed in (3, 3, 4)],
     }
     greedy = {"to_probs": SamplingParams(), "coupled": False}
-    assert compare(turns, TABLE, [0], greedy) == {
-        "speedup": 1.5,
-        "speedups": [1.5, 3, 1],
-        "identical": True,
-    }
+    expected = {"speedup": 1.5, "speedups": [1.5, 3, 1], "identical": True}
+    assert compare(turns, TABLE, [0], greedy) == expected
     assert compare({"speculative": [turn([1], 2)]}, TABLE, [0], greedy) == {}
 
 
@@ -267,17 +249,16 @@ def test_a_difference_after_a_long_prompt_is_explained_in_a_few_passes():
     assert rows == [*range(1, 10)]
 
 
+class Close(TableModel):
+    """Two tokens with all but equal logits."""
+
+    def row(self, prefix):
+        return np.array([7, 7 + self.gap, -7], np.float32)
+
+
 def test_rounding_is_a_tie_and_anything_larger_is_not():
-    """Two tokens with all but equal logits, whatever passes say: the error is at least that of a
-    sum of n_embd products.
-    """
-    epsilon = np.finfo(np.float32).eps
-
-    class Close(TableModel):
-        def row(self, prefix):
-            return np.array([7, 7 + self.gap, -7], np.float32)
-
-    target = Close(1)
+    """Whatever passes say: the error is at least that of a sum of n_embd products."""
+    epsilon, target = np.finfo(np.float32).eps, Close(1)
     target.config.n_embd = 100  # so the error is 10 roundings of 7
     for factor, verdict in ((0, "tie"), (5, "tie"), (15, "tie"), (40, "bug"), (1e6, "bug")):
         target.gap = factor * 7 * epsilon
@@ -298,11 +279,7 @@ def test_passes_that_see_what_follows_are_no_rounding(monkeypatch):
 
 
 def test_weights_in_float16_round_to_float16():
-    class Half(TableModel):
-        def row(self, prefix):
-            return np.array([7, 7 + self.gap, -7], np.float32)
-
-    target = Half(1)
+    target = Close(1)
     target.gap = 7 * np.finfo(np.float16).eps
     assert explain_difference(target, [0], [1], [0])["verdict"] == "bug"
     target.backend.name = "cupy-float16"

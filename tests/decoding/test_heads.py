@@ -39,19 +39,16 @@ KINDS = pytest.mark.parametrize("kind", HEADS)
 
 
 @KINDS
-@pytest.mark.parametrize(
-    "target, ids, n_tokens, K, to_probs, is_done",
-    [
-        (TARGET, [1, 0], 3, 1, "T=1", never),
-        (TARGET, [1, 0], 3, 2, "top_k", at_eos),
-        (TARGET, [1, 0], 4, 2, "greedy", at_eos),
-        (TARGET, [1, 0], 3, 3, "all", at_eos),
-        # before the second token there is no hidden state to read, and after the last no room
-        (SHORT, [1], 9, 3, "all", never),
-        # also 0, after which the head has missed what the target read
-        (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), "top_k", never),
-    ],
-)
+@pytest.mark.parametrize("target, ids, n_tokens, K, to_probs, is_done", [
+    (TARGET, [1, 0], 3, 1, "T=1", never),
+    (TARGET, [1, 0], 3, 2, "top_k", at_eos),
+    (TARGET, [1, 0], 4, 2, "greedy", at_eos),
+    (TARGET, [1, 0], 3, 3, "all", at_eos),
+    # before the second token there is no hidden state to read, and after the last no room
+    (SHORT, [1], 9, 3, "all", never),
+    # also 0, after which the head has missed what the target read
+    (TARGET, [1, 0], 4, lambda last: 2 - len(last.draft), "top_k", never),
+])  # fmt: skip
 def test_the_distribution_of_the_text_is_the_targets(
     kind, target, ids, n_tokens, K, to_probs, is_done
 ):
