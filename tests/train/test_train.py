@@ -317,38 +317,29 @@ def test_the_tokens_that_a_folder_lists_come_with_the_model(places, folder, tmp_
     assert ids[-1] == END and load_encoder(tmp_path / "made").encode(f"a {END_OF_TEXT}") == ids
 
 
-def retrained(tmp_path, places, flags):
-    path = Path(flags["students"], "model.safetensors")
+def change_weights(model):
+    path = model / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-1] + b"\x01")
 
 
-def other_target(tmp_path, places, flags):
-    path = tmp_path / "17M" / "model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x01")
+CHANGES = {  # what is said: change(folder of all, flags)
+    "students ['q ": lambda folder, flags: change_weights(folder / "q"),
+    "target '": lambda folder, flags: change_weights(folder / "17M"),
+    "texts '": lambda folder, flags: (folder / "corpus" / "a_train.txt").write_text("she " * 2000),
+    "seed 1, not 2": lambda folder, flags: flags.update(seed=2),
+    "not ['1x32 ']": lambda folder, flags: flags.update(students="1x32"),
+}
 
 
-def other_texts(tmp_path, places, flags):
-    Path(places[0], "a_train.txt").write_text("she sells what she shells " * 200)
-
-
-@pytest.mark.parametrize(
-    "change, said",
-    [
-        (retrained, "students ['q "),
-        (other_target, "target '"),
-        (other_texts, "texts '"),
-        (lambda *_: _[-1].update(seed=2), "seed 1, not 2"),
-        (lambda *_: _[-1].update(students="1x32"), "not ['1x32 ']"),
-    ],
-)
-def test_a_run_of_other_weights_texts_or_flags_is_not_resumed(places, tmp_path, change, said):
+@pytest.mark.parametrize("said", CHANGES)
+def test_a_run_of_other_weights_texts_or_flags_is_not_resumed(places, tmp_path, said):
     """A model is told by its weights, whatever its name."""
     start = tmp_path / "q"
     files.write_model(students.GPT2(TINY), start, tmp_path / "17M")
     flags = words_of(tmp_path)["distil"] | {"students": str(start)}
     train.distil(*places, **flags)
     before = sha256_of([tmp_path / "made" / "q" / "model.safetensors"])
-    change(tmp_path, places, flags)
+    CHANGES[said](tmp_path, flags)
     with pytest.raises(ValueError, match=re.escape(said)) as raised:
         train.distil(*places, **flags | {"steps": 2})
     assert "its run has" in str(raised.value) and "give a new folder" in str(raised.value)
@@ -412,22 +403,19 @@ def test_where_the_disk_is_full_what_was_there_stays(places, tmp_path, monkeypat
     assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
 
 
-@pytest.mark.parametrize(
-    "name, flags, said",
-    [
-        ("distil", {"steps": 0}, "--steps 0: expected 1 or more"),
-        ("distil", {"learning_rate": 1.0}, "--learning_rate 1.0: expected more than 0"),
-        ("distil", {"students": "1x33"}, "'1x33': expected layers x width, a multiple of 32"),
-        ("distil", {"students": "1x32,1x32"}, "--students 1x32,1x32: expected names that differ"),
-        ("distil", {"students": "nosuch"}, "no model 'nosuch'"),
-        ("distil", {"students": "nosuch/eagle.safetensors"}, "nosuch/eagle.safetensors"),
-        ("distil", {"seed": -1}, "seed -1: expected 0 or more"),
-        ("target", {"shape": "0x64"}, "'0x64': expected layers x width, a multiple of 64"),
-        ("target", {"shape": "8by64"}, "'8by64': expected layers x width"),
-        ("target", {"device": "cuda"}, "--device cuda: torch finds no GPU"),
-        ("target", {}, "bad_train.txt: expected UTF-8"),
-    ],
-)
+@pytest.mark.parametrize("name, flags, said", [
+    ("distil", {"steps": 0}, "--steps 0: expected 1 or more"),
+    ("distil", {"learning_rate": 1.0}, "--learning_rate 1.0: expected more than 0"),
+    ("distil", {"students": "1x33"}, "'1x33': expected layers x width, a multiple of 32"),
+    ("distil", {"students": "1x32,1x32"}, "--students 1x32,1x32: expected names that differ"),
+    ("distil", {"students": "nosuch"}, "no model 'nosuch'"),
+    ("distil", {"students": "nosuch/eagle.safetensors"}, "nosuch/eagle.safetensors"),
+    ("distil", {"seed": -1}, "seed -1: expected 0 or more"),
+    ("target", {"shape": "0x64"}, "'0x64': expected layers x width, a multiple of 64"),
+    ("target", {"shape": "8by64"}, "'8by64': expected layers x width"),
+    ("target", {"device": "cuda"}, "--device cuda: torch finds no GPU"),
+    ("target", {}, "bad_train.txt: expected UTF-8"),
+])  # fmt: skip
 def test_what_cannot_be_trained_is_one_line(places, tmp_path, monkeypatch, name, flags, said):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     (tmp_path / "corpus" / "bad_train.txt").write_bytes(b"\xff")
