@@ -24,14 +24,7 @@ from toys import tiny_model, tokens_of
 from decoding.ngrams import NGramDrafter
 from gpt2 import Config
 from proof.enumerate import distribution
-from sampling import (
-    NeuralDrafter,
-    SamplingParams,
-    autoregressive,
-    never,
-    verify,
-    verify_block,
-)
+from sampling import NeuralDrafter, SamplingParams, autoregressive, never, verify, verify_block
 
 rules = pytest.mark.parametrize("rule", [verify, verify_block], ids=["token", "block"])
 T1 = FILTERS["T=1"]

@@ -12,6 +12,15 @@ def rest_of(p, q):
     return np.maximum(p - q, 0)
 
 
+def ending(draft, p, q, i, pick):
+    rest = p[i] if i == len(draft) else rest_of(p[i], q[i])
+    return i, pick(rest / rest.sum())
+
+
+def first_rejection(draft, p, q, is_rejected):
+    return next((i for i, x in enumerate(draft) if is_rejected(p[i, x], q[i, x])), len(draft))
+
+
 # ---------------------------------------------------------------- sample and accept are handed over
 
 
@@ -47,11 +56,8 @@ def numpy_integers(draft, p, q, sample, accept):
 
 def float32_inside(draft, p, q, sample, accept):
     p, q = p.astype(np.float32), q.astype(np.float32)
-    for i, x in enumerate(draft):
-        if not accept(np.float32(1) if q[i, x] < p[i, x] else p[i, x] / q[i, x]):
-            rest = rest_of(p[i], q[i])
-            return i, sample(rest / rest.sum())
-    return len(draft), sample(p[-1])
+    is_rejected = lambda a, b: not accept(np.float32(1) if b < a else a / b)
+    return ending(draft, p, q, first_rejection(draft, p, q, is_rejected), sample)
 
 
 def replacement_by_rejection(draft, p, q, sample, accept):
@@ -67,12 +73,8 @@ def replacement_by_rejection(draft, p, q, sample, accept):
 
 
 def coins_by_sample(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        r = min(1.0, p[i, x] / q[i, x])
-        if sample([r, 1 - r]):
-            rest = rest_of(p[i], q[i])
-            return i, sample(rest / rest.sum())
-    return len(draft), sample(p[-1])
+    is_rejected = lambda a, b: sample([min(1.0, a / b), max(0.0, 1 - a / b)])
+    return ending(draft, p, q, first_rejection(draft, p, q, is_rejected), sample)
 
 
 def keeps_nothing(draft, p, q, sample, accept):
@@ -80,23 +82,11 @@ def keeps_nothing(draft, p, q, sample, accept):
 
 
 def with_a_rng(draft, p, q, rng):
-    for i, x in enumerate(draft):
-        if rng.random() >= p[i, x] / q[i, x]:
-            rest = rest_of(p[i], q[i])
-            return i, rng.choice(len(rest), p=rest / rest.sum())
-    return len(draft), rng.choice(p.shape[1], p=p[-1])
+    n = first_rejection(draft, p, q, lambda a, b: rng.random() >= a / b)
+    return ending(draft, p, q, n, lambda w: rng.choice(len(w), p=w))
 
 
 # ---------------------------------------------------------------- randomness of their own
-
-
-def ending(draft, p, q, i, pick):
-    rest = p[i] if i == len(draft) else rest_of(p[i], q[i])
-    return i, pick(rest / rest.sum())
-
-
-def first_rejection(draft, p, q, is_rejected):
-    return next((i for i, x in enumerate(draft) if is_rejected(p[i, x], q[i, x])), len(draft))
 
 
 def legacy_numpy(draft, p, q):

@@ -14,9 +14,7 @@ from gpt2 import Config
 TINY = Config(n_vocab=259, n_ctx=24, n_embd=16, n_head=2, n_layer=2)
 # NumPy's own products, on one thread
 NUMPY = dataclasses.replace(
-    get_backend(),
-    lay_out=np.asarray,
-    run_on_threads=lambda function, n, size: function(0, n),
+    get_backend(), lay_out=np.asarray, run_on_threads=lambda function, n, size: function(0, n)
 )
 
 

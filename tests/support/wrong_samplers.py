@@ -47,9 +47,7 @@ accepts_by_p = rule(coin=lambda p, q, x: p[x])
 lenient = rule(coin=lambda p, q, x: 1.1 * p[x] / q[x])
 greedy_acceptance = rule(coin=lambda p, q, x: float(x == p.argmax()))
 nearly_one_is_one = rule(coin=lambda p, q, x: 1.0 if p[x] > 0.98 * q[x] else p[x] / q[x])
-nearly_equal_is_equal = rule(
-    coin=lambda p, q, x: 1.0 if abs(p - q).max() < 1e-3 else p[x] / q[x],
-)
+nearly_equal_is_equal = rule(coin=lambda p, q, x: 1.0 if abs(p - q).max() < 1e-3 else p[x] / q[x])
 unlikely_is_impossible = rule(coin=lambda p, q, x: p[x] / q[x] if p[x] > 0.02 else 0.0)
 wrong_for_one_hot_q_only = rule(
     replace=lambda p, q: p if is_one_hot(q) and not is_one_hot(p) else rest_of(p, q)
