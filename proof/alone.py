@@ -28,9 +28,11 @@ def main(program: str, settings: str, began: str) -> None:
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
     """
-    lines = os.fdopen(os.dup(1), "w")
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    lines, own, parent = os.fdopen(os.dup(1), "w"), os.dup(2), os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
     os.dup2(nowhere, 1)
+    threading.Thread(target=end_with, args=[parent], daemon=True).start()
     if hasattr(os, "register_at_fork"):  # a process that the program forks writes no lines
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
 
@@ -46,11 +48,11 @@ def main(program: str, settings: str, began: str) -> None:
         write(case=[name, result]) if result else write(begins=[name, case])
 
     referee.say = say
-    own = os.dup(2)
+    error_stream = partial(open, mode="w", errors="backslashreplace", closefd=False)
     try:
-        sys.stderr = open(os.dup(2), "w", errors="backslashreplace")  # a file may close it
+        sys.stderr = error_stream(2)  # a file may close it
         judge = judge_of(program, loads(settings), float(began))
-        sys.stderr = open(own, "w", errors="backslashreplace")
+        sys.stderr = error_stream(own)
         write(results=judge())
     except (ValueError, OSError) as error:
         words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -61,12 +63,21 @@ def main(program: str, settings: str, began: str) -> None:
     os._exit(0)  # whatever a program wants to do at its end
 
 
+def end_with(parent: int) -> None:
+    """End this process when its parent ends, however that comes: nobody else has the other end of
+    the pipe `parent`, and nobody writes to it.
+    """
+    os.read(parent, 1)
+    os._exit(1)
+
+
 def judge_of(
     program: str, settings: dict[str, Any], began: float
 ) -> Callable[[], list[dict[str, Any]]]:
     """Import a program. Returns a function that judges it, and gives the results of `prove`."""
     to_probs = filtered(*(settings.pop(name) for name in ("temperature", "top_k", "top_p")))
     if Path(program).stem.startswith("judge_"):
+        referee.prove = partial(referee.prove, timeout=settings["timeout"])
         adapter = load(Path(program))
         return lambda: fitting(adapter)
     function, name = find(program)

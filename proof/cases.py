@@ -230,6 +230,7 @@ LOOP_CASES = [
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
     Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
+    Case("K = 0", rows(P, BONUS), rows(Q, Q1), 0, 2),
 ]
 
 
@@ -280,6 +281,7 @@ def row_case(target: Model, draft_model: Model, K: int = 1) -> Case:
     return rule_case("a row", target, draft_model, K)
 
 
+BONUS_OF_1 = [0, 0, 1]
 BATCH_CASES = [  # besides RULE_CASES, in batches of one
     batch_case("two rows", row_case(rows(P, BONUS), rows(Q)), row_case(rows(P2, P), rows(Q2))),
     batch_case(
@@ -289,6 +291,12 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
     ),
     batch_case("two rows, K = 2", *(row_case(random_model(n, 2), Q_OF_2, 2) for n in (1, 2))),
     batch_case("three rows", *(row_case(random_model(n, 2), Q_OF_2) for n in (3, 4, 5))),
+    batch_case(
+        "six rows",  # of few branches each, but the fourth
+        *(row_case(rows([x, 1 - x, 0], BONUS_OF_1), rows([1, 0, 0])) for x in (0.3, 0.5, 0.7)),
+        row_case(rows(P2, P), rows(Q2)),
+        *(row_case(rows([0, 1 - x, x], BONUS_OF_1), rows([0, 0, 1])) for x in (0.4, 0.6)),
+    ),
 ]
 
 # 200 tokens of four classes: heavy ones, with large numbers or small, and rare ones, less likely
@@ -314,6 +322,16 @@ WIDE = replace(
     seen=((0, 5, 7), tuple(CLASSES.tolist())),
 )
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
+# a prompt that no text begins with by chance
+LONG_LOOP = Case(
+    "a prompt of 30 tokens, 14 more",
+    rows(*[P, BONUS, P2] * 5),
+    rows(*[Q1, Q2] * 7),
+    3,
+    14,
+    (0, 1, 2) * 10,
+    seen=((0, 6, 13), (0, 1, 2)),
+)
 MANY_ROWS = replace(  # of the fourth and the fifth the first tokens count
     batch_case("five rows", *[row_case(rows(P, BONUS), rows(Q))] * 5), seen=((6, 8), (0, 1, 2))
 )

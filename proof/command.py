@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from json import dumps, loads
 from pathlib import Path
-from subprocess import DEVNULL, PIPE, Popen
+from subprocess import PIPE, Popen
 from threading import Event, Timer
 from time import monotonic, time
 from typing import Any, Literal
@@ -18,7 +18,8 @@ from .words import describe
 EXIT_CODES = {"wrong": 1, "undecidable": 3, "not told apart": 4, "exact": 0}
 ROOT = Path(__file__).resolve().parent.parent
 (VERSION,) = re.findall(r'(?m)^VERSION = "(.*)"', (ROOT / "main.py").read_text("utf-8"))
-ADAPTERS = ROOT / "docs" / "referee"  # of known programs
+ADAPTERS = ROOT / "docs" / "referee"  # of known programs; an installed copy has none
+KNOWN = sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
 GRACE = 5.0  # seconds that a process has to end by itself
 ALONE = """
 import sys, importlib
@@ -62,35 +63,18 @@ def prove(
     it from an exact one, 2 for bad input.
 
     Flags:
-        json: print one JSON object and nothing else; a list of them for a known program
+        json: print one JSON object and nothing else, or a list of several
         batch: the function is a rule for batches
         temperature: by which the function divides the log of each row before it samples; 0 means
             that it takes the likeliest token
         top_k: the likeliest tokens to which it cuts each row; 0 means all
         top_p: the probability to which it cuts each row
-        timeout: seconds for all of it; for each function of a known program
+        timeout: seconds for each function
         seed: of the drafts in real runs, and of numpy.random, random and torch there
     """
-    adapter = ADAPTERS / f"judge_{program}.py"
     settings = dict(batch=batch, timeout=timeout, seed=None if seed == "random" else seed)
     settings |= dict(temperature=temperature, top_k=top_k, top_p=top_p)
-    is_file = re.search(r"\.py(:[\w.]+)?$", program)
-    if not is_file:
-        require_defaults(settings, "timeout" if adapter.exists() else "")
-    if is_file:
-        results = judged(program, settings)
-    elif adapter.exists():
-        results = judged(str(adapter), settings)
-    elif program.endswith(".jsonl"):
-        results = [judge_answers(Path(program)) | dict(version=VERSION, settings={})]
-    else:
-        known = ", ".join(
-            sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
-        )
-        known = known or "the programs in docs/referee of a checkout"
-        raise ValueError(
-            f"{program or repr(program)}: expected FILE.py, FILE.py:FUNCTION or one of: {known}"
-        )
+    results = results_of(program, settings)
     if json:
         print(dumps(results[0] if len(results) == 1 else results))
     else:
@@ -99,6 +83,28 @@ def prove(
     worst = next(verdict for verdict in EXIT_CODES if verdict in verdicts)
     if worst != "exact":
         sys.exit(EXIT_CODES[worst])
+
+
+if prove.__doc__ and not KNOWN:
+    prove.__doc__ = re.sub(r"\n.* a known program, .*", "", prove.__doc__)
+
+
+def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """The results for FILE.py[:FUNCTION], a known program or ANSWERS.jsonl: what prove.prove returns
+    for each function, with "version" and "settings". Raises ValueError for another word, for a flag
+    without a meaning for it, and for what a user can put right in a program.
+    """
+    if re.search(r"\.py(:[\w.]+)?$", program):
+        return judged(program, settings)
+    require_defaults(settings, "timeout" if program in KNOWN else "")
+    if program in KNOWN:
+        return judged(str(ADAPTERS / f"judge_{program}.py"), settings)
+    if program.endswith(".jsonl"):
+        return [judge_answers(Path(program)) | dict(version=VERSION, settings={})]
+    known = ", ".join(["answers.jsonl", *KNOWN])
+    raise ValueError(
+        f"{program or repr(program)}: expected FILE.py, FILE.py:FUNCTION or one of: {known}"
+    )
 
 
 DEFAULTS = dict(batch=False, timeout=300.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
@@ -130,9 +136,7 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     is_known = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
     began, was_stopped = monotonic(), False
-    with Popen(
-        [sys.executable, "-c", ALONE, *words], stdin=DEVNULL, stdout=PIPE, text=True
-    ) as child:
+    with Popen([sys.executable, "-c", ALONE, *words], stdin=PIPE, stdout=PIPE, text=True) as child:
         try:
             for line in in_time(child, settings["timeout"] + GRACE, each=is_known):
                 lines.append(loads(line))

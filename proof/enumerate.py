@@ -7,6 +7,7 @@ Nothing is estimated: the error is that of adding floats.
 """
 
 import math
+import os
 import signal
 import threading
 import traceback
@@ -77,6 +78,8 @@ class Branch:
     probability: float = 1.0
     problem: Undecidable | None = None
     symbolic: bool = False  # whether there were symbolic numbers (noise.py)
+    takes_zero: bool = False  # whether one of them is 0 exactly, where that changes an answer
+    meets_zero: bool = False  # whether there was such an answer
 
     def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
         """Raise kind(problem), and remember it: the examined code may have a bare `except`."""
@@ -295,11 +298,14 @@ def format_row(row: Any) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception in one line, with the last line of code that it passed outside this folder,
-    Python's library and installed packages, if there is one.
+    """An exception in one line, with the file and the line of the last code that it passed outside
+    this folder, Python's library and installed packages, if there is one that can be read.
     """
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_theirs(f.filename)]
-    where = f" in line {frames[-1].lineno}, {frames[-1].line}" if frames else ""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.line and is_theirs(f)]
+    where = ""
+    if frames:
+        at = frames[-1]
+        where = f" in {os.path.basename(at.filename)}, line {at.lineno}: {at.line}"
     try:
         message = str(error)
     except Exception:
@@ -307,8 +313,9 @@ def describe_error(error: BaseException) -> str:
     return in_line(f"{type(error).__name__}: {message}{where}")
 
 
-def is_theirs(file: str) -> bool:
-    """Whether a file is that of the examined code."""
+def is_theirs(frame: traceback.FrameSummary) -> bool:
+    """Whether a frame is of the examined code."""
+    file = frame.filename
     folders = (__file__.rpartition("enumerate")[0], traceback.__file__.rpartition("traceback")[0])
     return not (file.startswith((*folders, "<")) or "site-packages" in file)
 

@@ -22,15 +22,16 @@ from typing import Any
 import numpy as np
 
 from . import enumerate as enumeration
-from .enumerate import STATE, Branch
+from .enumerate import STATE, Branch, Undecidable
 
 NEGLIGIBLE = 1e-6  # a probability: guards such as clamp(min=1e-7) are passed over
 REUSED = "a random number is used again in a race, or after it lost one, which is not followed"
 
 
 def branch() -> Branch:
-    """The run in progress."""
-    assert enumeration.current
+    """The run in progress. Raises Undecidable without one: a number of an earlier run is used."""
+    if not enumeration.current:
+        raise Undecidable(STATE)
     return enumeration.current
 
 
@@ -42,10 +43,12 @@ class Atom:
     quantile: the inverse of `below`
     spent: whether it lost a race; rival: the atom that it met in one, which is spent when this one
         is used
+    zero: whether it can be 0 exactly, which has no probability here
     """
 
-    def __init__(self):
-        self.branch, self.spent, self.rival = branch(), False, None
+    def __init__(self, zero: bool = True):
+        self.branch, self.zero, self.spent = branch(), zero, False
+        self.rival: Atom | None = None
         self.below: Callable = lambda u: min(max(u, 0.0), 1.0)
         self.quantile: Callable = float
         self.branch.symbolic = True
@@ -81,6 +84,17 @@ class Atom:
         )
         return chosen
 
+    def is_zero(self) -> bool:
+        """Whether it is 0 exactly, asked where that changes an answer. The branch says whether such
+        numbers are; then this one stays 0.
+        """
+        if not self.zero or self.quantile(0.0) > 0:
+            return False
+        self.branch.meets_zero = True
+        if self.branch.takes_zero:
+            self.below, self.quantile = lambda u: float(u > 0), lambda mass: 0.0
+        return self.branch.takes_zero
+
     def win(self, chance: float, is_larger: bool):
         """Change the distribution of this atom to that of the winner of a race.
 
@@ -112,6 +126,23 @@ def of_one(method: Callable) -> Callable:
         return method(self, c.item() if hasattr(c, "item") else c)
 
     return call
+
+
+def comparison(is_less: bool, if_equal: bool) -> Callable:
+    """An operator of Number: whether it is less (or more) than t, or what it answers if equal."""
+
+    def compare(self, t: Any) -> bool:
+        if isinstance(t, Number):
+            return race(self, t) if is_less else race(t, self)
+        if math.isnan(t := float(t)):
+            return False
+        if t == self.value:
+            return if_equal
+        if t == self.at(0.0) and (self.rising == is_less) == if_equal and self.atom.is_zero():
+            return if_equal
+        return self.less(t) == is_less
+
+    return of_one(compare)
 
 
 class Number:
@@ -214,16 +245,14 @@ class Number:
 
     # ---------------------------------------------------------------- decisions
 
-    def less(self, t: Any) -> bool:
+    def less(self, t: float) -> bool:
         """Whether this number is less than t. To be equal has no probability."""
-        if isinstance(t, Number):
-            return race(self, t)
-        if math.isnan(t := float(t)):
-            return False
         return self.atom.split([self.of(t)], "coin", self.rising) == 0
 
-    __lt__ = __le__ = of_one(less)
-    __gt__ = __ge__ = of_one(lambda self, t: t == t and t != self.value and not self.less(t))
+    __lt__ = comparison(is_less=True, if_equal=False)
+    __le__ = comparison(is_less=True, if_equal=True)
+    __gt__ = comparison(is_less=False, if_equal=False)
+    __ge__ = comparison(is_less=False, if_equal=True)
     __eq__ = of_one(lambda self, t: t is self)
     __ne__ = of_one(lambda self, t: t is not self)
 
@@ -285,9 +314,9 @@ def race(a: Number, b: Number) -> bool:
     if a is b:
         return False
     if a.value is not None:
-        return b > a.value
+        return a.value != b.value and not b.less(a.value)
     if b.value is not None:
-        return a < b.value
+        return a.less(b.value)
     a.atom.use()
     b.atom.use()
     if a.atom is b.atom:

@@ -14,7 +14,7 @@ import torch
 
 from . import enumerate as enumeration
 from .noise import Number, branch
-from .sources import Source, draw, fill, pick
+from .sources import Source, draw, exponential, fill, pick
 
 SHARED = "random numbers are written into a tensor that shares its memory"
 
@@ -222,7 +222,7 @@ def uniform_(self, a=0.0, b=1.0, generator=None, **kwargs):
 
 def exponential_(self, lambd=1.0, generator=None):
     """Write exponential Numbers of the rate lambd into a tensor, and return it."""
-    return put(self, -np.log(uniform_cells(self.shape)) / lambd)
+    return put(self, exponential(1 / lambd, self.shape))
 
 
 def multinomial(p, num_samples, replacement=False, generator=None, out=None):

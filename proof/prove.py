@@ -51,6 +51,7 @@ import numpy as np
 from .bet import Bet
 from .cases import (
     BATCH_CASES,
+    LONG_LOOP,
     LOOP_CASES,
     MANY_ROWS,
     RULE_CASES,
@@ -133,12 +134,14 @@ class Tally:
     choices: int = 0
     length: int = 0  # of the longest text
     symbolic: bool = False  # whether it draws random numbers that were not handed to it
+    meets_zero: bool = False  # whether it decides something else where one of them is 0 exactly
 
     def add(self, outcome: tuple[Iterable[int], int] | None, branch: Branch, n_tokens: int) -> None:
         """Count a branch and the (text, passes of the target) that it gave."""
         self.branches += 1
         self.choices += len(branch.choices)
         self.symbolic |= branch.symbolic
+        self.meets_zero |= branch.meets_zero
         if outcome is None:
             self.left_out += branch.probability
             return
@@ -194,6 +197,7 @@ def examine(
 
         branches, choices, length: how many there are, tokens of the longest text
         symbolic: whether it draws random numbers that were not handed to it
+        meets_zero: whether it decides something else where one of them is 0 exactly
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
@@ -202,7 +206,7 @@ def examine(
     """
     tally, stopped = walk(run, n_tokens, most, deadline)
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
-    for name in "left_out branches choices length symbolic".split():
+    for name in "left_out branches choices length symbolic meets_zero".split():
         result[name] = getattr(tally, name)
     if isinstance(stopped, Impossible):
         way = tally.ways[()]
@@ -381,7 +385,7 @@ def prove(
     given = bool(names_of(function) & {"sample", "accept", "rng"})
     name = name or name_of(function)
     if form is loop_text:
-        call = without_prompt(only_text(call), small[0], started + timeout)
+        call = without_prompt(only_text(call), started + timeout)
     say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
         with suppress(Exception, Undecidable):
@@ -390,8 +394,11 @@ def prove(
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
     seed_generators(seed)
     rng = np.random.default_rng(seed)
+    notes = refusals(form, cases, results)
     verdict, reason = decide(form, call, cases, results, given, started + timeout, rng)
-    notes = [*remarks(form, cases, results)] if verdict == "exact" else []
+    if verdict == "exact":
+        notes += remarks(form, cases, results)
+        notes += at_zero(form, call, cases, results, started + timeout)
     result = summary(name, verdict, reason, results, monotonic() - started)
     return result | dict(remarks=notes, seed=seed)
 
@@ -418,7 +425,7 @@ def summary(
     )
 
 
-INNER = ("branches", "length", "symbolic")  # of a case, which no result shows
+INNER = ("branches", "length", "symbolic", "meets_zero")  # of a case, which no result shows
 
 
 def cases_for(
@@ -442,7 +449,7 @@ CASES: dict[Form, list[Case]] = {
     rule_text: [*RULE_CASES, WIDE],
     batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
     tree_text: TREE_CASES,
-    loop_text: [*LOOP_CASES, WIDE_LOOP],
+    loop_text: [*LOOP_CASES, WIDE_LOOP, LONG_LOOP],
 }
 
 
@@ -472,11 +479,25 @@ def entry(case: Case) -> dict[str, Any]:
     """The entry of a case of which nothing is known yet."""
     found: dict[str, Any] = dict(name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist())
     found |= dict(K=case.K, distance=None, kept=None, first_wrong=None, problem="", left_out=0.0)
-    found |= dict(measured=None, branches=0, length=0, symbolic=False)
+    found |= dict(measured=None, branches=0, length=0, symbolic=False, meets_zero=False)
     chain = not case.parents and not case.is_large
     for key, block in (("kept_by_verify", False), ("kept_at_most", True)):
         found[key] = drafts_kept(case, block) if chain else None
     return found
+
+
+def refusals(form: Form, cases: list[Case], results: list[dict[str, Any]]) -> list[str]:
+    """Take from both lists the cases that a loop may refuse: K = 0, if it raises an error there and
+    not everywhere. Returns a remark on each.
+    """
+    notes = []
+    for case, result in [*zip(cases, results)]:
+        refused = form is loop_text and case.K == 0 and result["problem"].startswith("it raised")
+        if refused and any(other["distance"] is not None for other in results):
+            cases.remove(case)
+            results.remove(result)
+            notes.append(f"for K = 0 {result['problem']}")
+    return notes
 
 
 def decide(
@@ -607,6 +628,32 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
             )
             figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f}"
             yield f"it gains {than}, {figures} ({worst['name']}){why}"
+
+
+def at_zero(
+    form: Form, call: Callable, cases: list[Case], results: list[dict[str, Any]], deadline: float
+) -> Iterator[str]:
+    """Yield in words what an exact function writes that the target never does, where a random
+    number is exactly 0.
+    """
+    for case, result in zip(cases, results):
+        if not result["meets_zero"]:
+            continue
+
+        def run(branch: Branch, case: Case = case) -> tuple[Text, int]:
+            branch.takes_zero = True
+            return form(call, case, branch)
+
+        tally, _ = walk(run, case.n_tokens, AFTER_FAILURE, deadline)
+        law = case.law()
+        for text in sorted(tally.texts):
+            if not any(right[: len(text)] == text for right in law):
+                shown = " ".join(map(str, text))
+                yield (
+                    f'where a random number is exactly 0, it writes "{shown}", of probability 0 '
+                    f"({case.name}): does it accept by <=, where < is meant?"
+                )
+                return
 
 
 def more_by_block(result: dict[str, Any]) -> float:

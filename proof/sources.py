@@ -6,6 +6,7 @@ of the same name.
 import math
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from math import log
 from typing import Any
 
@@ -56,9 +57,9 @@ class Source:
         return super().__reduce_ex__(protocol)
 
 
-def draw() -> Number:
-    """A random number in [0, 1)."""
-    return Number(Atom())
+def draw(zero: bool = True) -> Number:
+    """A random number in [0, 1), or in (0, 1) without zero."""
+    return Number(Atom(zero))
 
 
 def fill(make: Callable[[], Any], size: Any) -> Any:
@@ -89,7 +90,7 @@ def uniform(low=0.0, high=1.0, size=None):
 
 
 def exponential(scale=1.0, size=None):
-    return -np.log(fill(draw, shape(size, scale, scale))) * scale
+    return -np.log(fill(partial(draw, False), shape(size, scale, scale))) * scale
 
 
 def gumbel(loc=0.0, scale=1.0, size=None):

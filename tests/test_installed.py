@@ -126,6 +126,11 @@ def test_the_command_works_in_another_folder(place, tmp_path):
     assert "EXACT" in call(place.scripts / "speculate", "prove", "rule.py", cwd=tmp_path)
 
 
+def test_help_offers_what_is_there(wheel, tmp_path):
+    shown = call(wheel.scripts / "speculate", "prove", "--help", cwd=tmp_path)
+    assert "speculate prove answers.jsonl" in shown and "known program" not in shown
+
+
 def test_the_page_is_there(wheel, tmp_path):
     short = "--n_tokens_to_generate=3"
     call(wheel.scripts / "speculate", "play", short, "--save", "page.html", cwd=tmp_path)

@@ -13,7 +13,7 @@ import numpy as np
 from proof.cases import LOOP_CASES, RULE_CASES
 
 # where a run is short: these programs draft beyond the end of a text, and draw what they do not use
-CASES = [case for case in LOOP_CASES if 1 < case.n_tokens <= 3 and case.n_vocab == 3]
+CASES = [case for case in LOOP_CASES if case.K and 1 < case.n_tokens <= 3 and case.n_vocab == 3]
 ROUNDS = [case for case in RULE_CASES if case.K]  # for rules that are never called without a draft
 # for rules that take milliseconds a run, or many choices
 FEW = ("K = 1", "zeros in p", "one-hot q", "K = 2", "K = 2, no zeros", "K = 3")

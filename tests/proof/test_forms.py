@@ -115,6 +115,16 @@ def test_a_rule_for_batches_is_judged():
         assert rows["kept"] == pytest.approx(rows["kept_by_verify"])
 
 
+@pytest.mark.parametrize("share", [0.9, 0.99])
+def test_a_batch_that_is_a_little_wrong_in_the_fourth_row(share):
+    def coins(n, k):
+        return np.random.random((n, k)) * np.where(np.arange(n) == 3, share, 1.0)[:, None]
+
+    result = prove(batch_rule(coins), BATCH_CASES, batch=True)
+    assert result["distance"] > (1 - share) / 20
+    assert [case["name"] for case in result["cases"] if case["first_wrong"]] == ["six rows"]
+
+
 def test_a_batch_that_is_wrong_from_the_fourth_row_on(monkeypatch):
     monkeypatch.setattr(referee, "WIDE_RUNS", 1_000)
     share = lambda n: np.where(np.arange(n) > 2, 0.5, 1.0)[:, None]

@@ -1,8 +1,13 @@
 """The referee: right rules and loops are exact, wrong ones wrong, and no others exact."""
 
+import functools
 import json
 import os
 import random
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import own_loops as loops
@@ -15,7 +20,15 @@ from exercises import solutions
 from proof import command, program
 from proof import enumerate as enumeration
 from proof import prove as referee
-from proof.cases import LOOP_CASES, RULE_CASES, drafts_kept, round_law
+from proof.cases import (
+    LOOP_CASES,
+    RULE_CASES,
+    Case,
+    counting,
+    drafts_kept,
+    filtered,
+    round_law,
+)
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.prove import examine, prove
@@ -383,6 +396,31 @@ def test_a_reason_is_a_line_that_says_what_was_given(rule, said):
     assert said in reason and reason.isprintable() and len(reason) < 1000
 
 
+@pytest.mark.parametrize(
+    "named, accepts",
+    [
+        (True, lambda p, q: random.random() * q <= p),
+        (True, lambda p, q: not random.random() > p / q),
+        (True, lambda p, q: np.log(np.random.random()) <= np.log(p) - np.log(q)),
+        (False, lambda p, q: random.random() * q < p),
+        (False, lambda p, q: 1 - random.random() <= p / q),
+        (False, lambda p, q: not random.random() >= p / q),
+        (False, lambda p, q: np.random.exponential() > -np.log(min(1, p / q))),
+    ],
+)
+def test_a_coin_of_exactly_0_that_accepts_what_p_forbids_is_named(named, accepts):
+    """sglang#35771."""
+    pick = lambda w: int(np.random.choice(len(w), p=w / w.sum()))
+
+    def rule(draft, p, q):
+        n = right_samplers.first_rejection(draft, p, q, lambda a, b: not accepts(a, b))
+        return right_samplers.ending(draft, p, q, n, pick)
+
+    result = prove(rule)
+    assert result["verdict"] == "exact"
+    assert ("exactly 0" in " ".join(result["remarks"])) == named
+
+
 def test_a_number_that_is_no_longer_random_equals_a_number():
     def first_of_equals(draft, p, q):
         return 0, int(np.argmax(0 * np.random.random(3)))
@@ -412,6 +450,28 @@ def test_a_loop_may_return_the_prompt_too_and_its_passes():
         return ids + [0] * n_tokens, n_tokens
 
     assert prove(wrong)["verdict"] == "wrong"
+
+
+def test_a_text_that_begins_like_the_prompt_is_not_taken_for_it():
+    def likeliest(target, draft_model, ids, n_tokens, K):
+        text = []
+        while len(text) < n_tokens + 2:
+            text.append(int(target(ids + text)[-1].argmax()))
+        return text
+
+    case = Case("no chance", counting(0), counting(0), 2, 3)
+    assert prove(likeliest, [case], to_probs=filtered(0.0))["verdict"] == "exact"
+
+
+def test_a_loop_may_refuse_to_draft_nothing():
+    def loop(target, draft_model, ids, n_tokens, K, sample, accept):
+        if not K:
+            raise ValueError("K is 0")
+        return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+
+    result = prove(loop, [LOOP_CASES[0], LOOP_CASES[-1]])
+    assert result["verdict"] == "exact" and len(result["cases"]) == 1
+    assert "for K = 0 it raised ValueError: K is 0" in result["remarks"][0]
 
 
 def test_what_is_written_beyond_n_tokens_does_not_count():
@@ -577,6 +637,35 @@ def test_a_file_sees_no_words_of_this_program(tmp_path):
     assert (code, err) == (3, "") and "without return" in out
 
 
+def test_an_error_names_the_line_of_the_file(tmp_path):
+    """Not one of NumPy's source."""
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "def verify(draft, p, q):\n"
+        "    return 0, np.random.default_rng().choice(3, p=[0.5, 0.5, 0.5])\n"
+    )
+    code, out, _ = run(tmp_path / "mine.py")
+    assert code == 3 and "in mine.py, line 3: return 0, np.random" in out
+
+
+def test_what_a_cache_holds_is_state():
+    """Numbers of the enumeration meet real runs."""
+
+    @functools.lru_cache(None)
+    def coin(i, x):
+        return random.random()
+
+    def rule(draft, p, q):
+        for i, x in enumerate(draft):
+            if coin(i, x) >= p[i, x] / q[i, x]:
+                return i, np.random.choice(p.shape[1], p=right_samplers.rest_of(p[i], q[i]))
+        return len(draft), np.random.choice(p.shape[1], p=p[-1])
+
+    result = prove(rule, RULE_CASES[:1])
+    assert result["verdict"] != "exact" and "AssertionError" not in json.dumps(result)
+    assert "keeps state" in json.dumps(result)
+
+
 def test_a_file_that_raises_is_one_line(tmp_path):
     silent = "import os, sys\nsys.stderr = open(os.devnull, 'w')\nimport nothing_of_this_name\n"
     (tmp_path / "bad.py").write_text(silent)
@@ -584,7 +673,10 @@ def test_a_file_that_raises_is_one_line(tmp_path):
     assert code == 2 and "line 3" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("done", ["sys.stderr.close()", "sys.stderr = None"])
+@pytest.mark.parametrize(
+    "done",
+    ["sys.stderr.close()", "sys.stderr = None", "import warnings; warnings.simplefilter('error')"],
+)
 def test_a_file_may_do_anything_to_stderr(tmp_path, done):
     right = (HERE / "right_samplers.py").read_text()
     (tmp_path / "mine.py").write_text(f"{right}\nimport sys\n{done}\n")
@@ -621,6 +713,35 @@ def test_a_process_that_is_forked_is_not_waited_for(tmp_path):
     (result,) = command.judged(str(tmp_path / "mine.py"), settings)
     assert result["verdict"] == "wrong"
     os.kill(int((tmp_path / "mine.py.pid").read_text()), 9)  # raises an error if it has ended
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of Unix")
+@pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
+def test_its_process_ends_with_this_one(tmp_path, how):
+    (tmp_path / "mine.py").write_text(
+        "import time\n"
+        "open(__file__ + '.pid', 'w').close()\n"
+        "time.sleep(60)\n"
+        "def verify(draft, p, q): return 0, 0\n"
+    )
+    words = [sys.executable, "main.py", "prove", str(tmp_path / "mine.py")]
+    with subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE) as parent:
+        while not (tmp_path / "mine.py.pid").exists():
+            time.sleep(0.1)
+        parent.send_signal(getattr(signal, how))
+        parent.communicate(timeout=20)  # the stream ends when the last who has it does
+
+
+def test_the_time_is_that_of_an_adapter_too(tmp_path):
+    (tmp_path / "judge_slow.py").write_text(
+        "import time\n"
+        "from proof.prove import prove\n"
+        "def rule(draft, p, q): time.sleep(0.1); return 0, 0\n"
+        "def referee(): return [prove(rule, name='slow')]\n"
+    )
+    settings = dict(batch=False, timeout=1.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+    (result,) = command.judged(str(tmp_path / "judge_slow.py"), settings)
+    assert result["seconds"] < 4 and result["reason"] == enumeration.NO_TIME
 
 
 @pytest.mark.slow

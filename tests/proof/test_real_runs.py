@@ -4,14 +4,16 @@ import os
 import random
 import secrets
 import time
+from functools import lru_cache
 
 import numpy as np
+import own_loops as loops
 import pytest
 
 from proof import command
 from proof import enumerate as enumeration
 from proof import prove as referee
-from proof.cases import RULE_CASES, WIDE
+from proof.cases import LONG_LOOP, LOOP_CASES, RULE_CASES, WIDE
 from proof.prove import prove
 from proof.words import describe
 
@@ -87,6 +89,7 @@ WRONG = {
     "SystemRandom": rule_of(secrets.SystemRandom().random, likeliest),
     "lenient": rule_of(lambda: float(np.random.random()) / 1.5),
     "the same numbers each time": lambda draft, p, q: rule_of(random.Random(1).random)(draft, p, q),
+    "cached": rule_of(lru_cache(None)(random.random)),
     "of the clock": rule_of(lambda: time.perf_counter_ns() % 2 / 2),
 }
 
@@ -196,6 +199,14 @@ def test_the_law_of_the_case_of_200_tokens():
     assert sum(law.values()) == pytest.approx(1)
     first = sum(p for outcome, p in law.items() if outcome[0] == 0)
     assert first == pytest.approx(WIDE.target(())[[199, 150, 130]].sum())
+
+
+@pytest.mark.parametrize(
+    "loop, verdict", [(loops.AFTER_A_LONG_PROMPT, "wrong"), (loops.RIGHT["cached"], "exact")]
+)
+def test_a_loop_after_a_long_prompt(loop, verdict):
+    assert prove(loop, LOOP_CASES[:5])["verdict"] == "exact"
+    assert prove(loop, [LOOP_CASES[0], LONG_LOOP])["verdict"] == verdict
 
 
 # ---------------------------------------------------------------- time

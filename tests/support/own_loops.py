@@ -154,6 +154,15 @@ WRONG["after a prompt of two tokens all is accepted"] = accepts_if(
 WRONG["if K is more than the text takes all is accepted"] = accepts_if(
     lambda ids, n_tokens, K: K > n_tokens + 1
 )
+AFTER_A_LONG_PROMPT = accepts_if(lambda ids, n_tokens, K: len(ids) > 12)
+
+
+def greedy_without_drafts(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    sample = sample if K else lambda row: int(np.argmax(row))
+    return loop()(target, draft_model, ids, n_tokens, K, sample, accept, end)
+
+
+WRONG["without drafts it is greedy"] = greedy_without_drafts
 OVERDRAFT = loop(clip=lambda K, n: K)  # trims at the end
 
 
