@@ -90,9 +90,9 @@ if prove.__doc__ and not KNOWN:
 
 
 def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results for FILE.py[:FUNCTION], a known program or ANSWERS.jsonl: what prove.prove returns
-    for each function, with "version" and "settings". Raises ValueError for another word, for a flag
-    without a meaning for it, and for what a user can put right in a program.
+    """The results for FILE.py[:FUNCTION], a known program or ANSWERS.jsonl: a list with what
+    prove.prove returns for each function, and "version" and "settings". Raises ValueError for
+    another word, a flag that has no meaning for it, and what a user can put right in a program.
     """
     if re.search(r"\.py(:[\w.]+)?$", program):
         return judged(program, settings)

@@ -252,7 +252,9 @@ class TableModel:
         self.read[id(cache)] = text
         self.n_read += len(new_ids)
         self.passes += len(text) >= n_prompt
-        rows: np.ndarray = np.full((len(new_ids), self.n_vocab), 1 / self.n_vocab, self.dtype)  # of the prompt
+        rows: np.ndarray = np.full(
+            (len(new_ids), self.n_vocab), 1 / self.n_vocab, self.dtype
+        )  # of the prompt
         first = len(text) - len(new_ids) + 1
         for end in range(max(first, n_prompt), len(text) + 1):
             rows[end - first] = self.model(tuple(text[n_prompt:end]))
