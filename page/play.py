@@ -62,23 +62,28 @@ def play(
     if save:
         require_new(save, ".html")
     options_of(flags)  # refuses what cannot be used
-    pair = pair_of(flags)
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     if not save:
         parse(dumps(settings).encode(), settings)  # the same limits as in the form
-    defaults = {name: flag.default for name, flag in flags_of(play).items()}
-    for name in ALWAYS_NAMED:
-        del defaults[name]
-    run = partial(race, pair, defaults)
+    all_flags = flags_of(play).items()
+    defaults = {name: flag.default for name, flag in all_flags if name not in ALWAYS_NAMED}
+    run = partial(race, pair_of(flags), defaults)
     if save:
         save_page(save, run, settings)
-        return
+    else:
+        serve_page(port, run, settings, not no_browser)
+
+
+def serve_page(port: int, run: Callable, settings: dict[str, Any], opens_browser: bool) -> None:
+    """Serve the page of run(settings, tell) until Ctrl-C, and print its address. Raises ValueError
+    for a port that cannot be had.
+    """
     try:
         server = LiveServer(port, settings, run)
     except (OSError, OverflowError) as error:
         raise ValueError(f"--port {port}: {error}; give another, or 0") from None
     print(f"The page is at {server.address}\nCtrl-C ends its server.", flush=True)
-    if not no_browser:  # on a thread, because some browsers return only when they are closed
+    if opens_browser:  # on a thread, because some browsers return only when they are closed
         threading.Thread(target=webbrowser.open, args=(server.address,), daemon=True).start()
     try:
         server.serve_forever()

@@ -65,6 +65,17 @@ def to_6_digits(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+def texts_of(encoder: Encoder, tokens: list[int], notes: list[dict[str, Any]]) -> dict[int, str]:
+    """{token: its text} of `tokens`, and of all that the notes of rounds name: those that were
+    drafted, written or likely.
+    """
+    named = set(tokens)
+    for note in notes:
+        named.update(note["draft"], note["tokens"])
+        named.update(token for rows in note["likely"] for token, _, _ in rows)
+    return {token: encoder.decode([token]) for token in sorted(named)}
+
+
 def run_data(
     pair: tuple,
     ids: list[int],
@@ -87,37 +98,28 @@ def run_data(
         note | {"shown": [next(texts) for _ in note["tokens"]], "seconds": seconds}
         for note, seconds in zip(notes, turn["rounds"], strict=True)
     ]
-    # the page names tokens by their text: all that were written, drafted or likely
-    tokens = set(alone)
-    for note in notes:
-        tokens.update(note["draft"], note["tokens"])
-        tokens.update(token for rows in note["likely"] for token, _, _ in rows)
+    alone_texts = decode_each(encoder, ids, alone)
     shown = without_folders(settings)
     models = [model for model in (target, draft) if model is not None]
-    return to_6_digits(
-        {
-            "settings": shown,
-            "chance": chance,
-            "command": command(shown, defaults),
-            "made": f"Python {platform.python_version()}, NumPy {np.__version__}, "
-            f"{platform.machine()}. Machines round the last digits of a number differently; where "
-            "two words are almost equally likely, a text can go on with the other one.",
-            "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
-            "parameters": [sum(map(prod, model.config.shapes().values())) for model in models],
-            "numbers": str(target.params["wpe"].dtype),
-            "processor": processor_name(),
-            # without a character that the first new token completes: it is in the text of that one
-            "prompt": encoder.incremental_decoder()(ids),
-            "alone": {
-                "tokens": alone,
-                "shown": decode_each(encoder, ids, alone),
-                "seconds": turn["seconds"],
-            },
-            "rounds": rounds,
-            "turns": turns,
-            "words": {token: encoder.decode([token]) for token in sorted(tokens)},
-        }
-    )
+    data = {
+        "settings": shown,
+        "chance": chance,
+        "command": command(shown, defaults),
+        "made": f"Python {platform.python_version()}, NumPy {np.__version__}, "
+        f"{platform.machine()}. Machines round the last digits of a number differently; where "
+        "two words are almost equally likely, a text can go on with the other one.",
+        "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
+        "parameters": [sum(map(prod, model.config.shapes().values())) for model in models],
+        "numbers": str(target.params["wpe"].dtype),
+        "processor": processor_name(),
+        # without a character that the first new token completes: it is in the text of that one
+        "prompt": encoder.incremental_decoder()(ids),
+        "alone": {"tokens": alone, "shown": alone_texts, "seconds": turn["seconds"]},
+        "rounds": rounds,
+        "turns": turns,
+        "words": texts_of(encoder, alone, notes),
+    }
+    return to_6_digits(data)
 
 
 # ---------------------------------------------------------------- the page

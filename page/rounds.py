@@ -28,26 +28,21 @@ class RecordingRng(Rng):
 
 
 class LikeliestRng(Rng):
-    """An Rng that samples the likeliest token of any distribution. Its coins decide nothing: they
-    say what the dice would have done.
-    """
+    """An Rng that samples the likeliest token of any distribution."""
 
     position = round_start = 0  # as SharedNoise, whose rule it can follow
 
     def sample(self, p):  # [n_vocab] -> token
         return int(p.argmax())
 
-    def coins(self, n: int) -> list[float]:
-        return [self.random() for _ in range(n)]
-
 
 def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, Any]]:
     """The note of each Round but the prefill, as soon as it comes.
 
-    rng: of the text, one of the above unless the noise is shared. rule: "token", "block", "coupled"
+    rng: of the text; only a RecordingRng has coins. rule: "token", "block" or "coupled"
     """
     for this_round in rounds:
-        coins = [] if rule == "coupled" else rng.coins(this_round.examined)
+        coins = rng.coins(this_round.examined) if isinstance(rng, RecordingRng) else []
         if this_round.tokens:  # the prefill has none
             yield note_of(this_round, coins if rule == "token" else [], rule)
 
@@ -58,7 +53,8 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
 
     p, q: the probabilities of the drafted tokens
     overlap: the sum of min(p, q) over all tokens; under the block rule, p times the support before
-    coins: u of each examined draft under the token rule, which accepts it where u < p / q
+    coins: u of each examined draft under the token rule, which accepts it where u < p / q; none
+        where the likeliest tokens are written
     support: under the block rule, the probability that this many drafts are accepted
     likely: for each of `tokens`, [(token, p, q)]; q is None where nothing was drafted
     """

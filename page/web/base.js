@@ -80,6 +80,7 @@ const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
 const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a pass
+const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
 // How sure the large model was of each word that was written: its likeliest has this probability.
 const surenessOf = run => run.rounds.flatMap(({likely}) => likely.map(rows => rows[0][1]));
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();

@@ -101,6 +101,8 @@ function begin(run) {
   Object.assign(words, run.words, run.other?.words);
   showBase(run);
   $("chance").classList.toggle("room", !run.other); // it is still to come
+  if (run.other) for (const one of [run, run.other])
+    $("chance").querySelectorAll("b")[Number(isByChance(one))].textContent = factor(speedupOfRun(one));
 }
 
 // Play from the beginning; without motion, the end is shown.

@@ -32,32 +32,28 @@ function itemButton(item) {
   return element;
 }
 
-// A rejected guess stands above the token that took its place; the ground of each is as dark as the
-// large model was sure.
+// Below each guess are two bars, its q and its p. A rejected one stands above what took its place.
 function showText(run) {
-  const sure = surenessOf(run), text = items.filter(item => item.shown !== null);
+  const text = items.filter(item => item.shown !== null);
   put("text", make("span.soft", plainly(run.prompt)), text.map((item, i) => {
-    const above = items[item.n - 1], own = itemButton(item);
-    own.style.setProperty("--sure", share(sure[i]));
+    const above = items[item.n - 1], isBelow = above?.kind === "rejected", {p, q} = isBelow ? above : item;
     return [/^ ./.test(item.shown) && " ",
-      above?.kind === "rejected" ? make("span.over", itemButton(above), own) : own,
+      make(q === undefined ? "span" : "span.cell", {style: {"--p-of": p ?? 0, "--q-of": q ?? 0}}, isBelow && itemButton(above), itemButton(item)),
       /\n$/.test(item.shown) && !/^\n/.test(text[i + 1]?.shown ?? "") && "\n"];
   }));
-  put("legend", make("li", [0, .33, .67, 1].map(p => make("span.swatch.sure", {style: {"--sure": share(p)}})), "the darker, the surer the large model"),
-    ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
+  put("legend", make("li", make("span.swatch", {style: {"--ground": "var(--q)"}}), "how likely the small model found it"),
+    make("li", make("span.swatch", {style: {"--ground": "var(--p)"}}), "the large one"),
+    ["draft", "rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
 }
 
 // ---------------------------------------------------------------- why guesses are right
 
-const SURE = .5;
-
 function showEasy(run) {
   const [large, small] = run.parameters, n = draftedIn(run) && mostWords(run) - 1;
-  const examined = items.filter(({kind}) => kind === "draft" || kind === "rejected");
-  const rate = list => `${list.filter(({kind}) => kind === "draft").length} of ${list.length}`;
-  const [sure, unsure] = [true, false].map(isSure => rate(examined.filter(({round, i}) => round.likely[i][0][1] > SURE === isSure)));
-  put("h-easy", `Why is ${small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess"} so often right? Many words are easy.`);
-  put("surely", n > 0 && [`Where the large model was more than ${100 * SURE}\u00a0% sure of the next word, `, make("b", sure), " guesses were right; elsewhere ", make("b", unsure), ". Choose a word to see its odds below."]);
+  const shared = run.rounds.flatMap(({overlap, examined, support}) => support ? [] : overlap.slice(0, examined));
+  put("h-easy", `Why is ${small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess"} so often right?`);
+  put("surely", n > 0 && [isOurs(run) && "It was trained to imitate the large one. ", "It mostly finds the same words likely: the two bars below each guess are nearly equal. ",
+    shared.length > 0 && ["On average the two models share ", make("b", percent(sum(shared) / shared.length)), " of their odds. "], "Choose a word to see them."]);
   const a = acceptedIn(run) / (examinedIn(run) || 1), brings = sum(range(n + 1).map(i => a ** i));
   put("rate", n > 0 && [`${plural(draftedIn(run), "word")} were guessed. Up to the first wrong one of each round, ${examinedIn(run)} were looked at, `,
     make("b", `${acceptedIn(run)} of these right: a = ${a.toFixed(2)}`), `. With K = ${n} guesses, a delivery then brings 1 + a + … + a`, make("sup", "K"),
@@ -72,9 +68,9 @@ const ruleOf = run => !isByChance(run) ? "token" : run.settings.coupled ? "coupl
 // What became of it, in the run that is shown.
 function explain({kind, round, i, id, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
-  const rule = ruleOf(state.base), die = `The die fell at ${Number(u).toFixed(2)}, `;
-  const odds = !chance ? kind === "draft" ? `The large model’s likeliest word is ${guess}, too: the guess stays.` : `The large model’s likeliest word is ${own}, not ${guess}: the guess is replaced.`
-    : {token: die + (kind === "draft" ? "below" : "not below") + ` ${Math.min(1, ratio).toFixed(2)}: the guess ${kind === "draft" ? "stays" : "is replaced"}.`,
+  const rule = ruleOf(state.base), stays = kind === "draft", ends = `the guess ${stays ? "stays" : "is replaced"}.`;
+  const odds = !chance ? `The large model’s likeliest word is ${stays ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
+    : {token: `The random number was ${Number(u).toFixed(2)}, ${stays ? "below" : "not below"} ${Math.min(1, ratio).toFixed(2)}: ${ends}`,
       block: `The guesses up to this one stay together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -105,71 +101,78 @@ function rowsAt(round, i) {
   return rows.sort((a, b) => last(a) - last(b) || (a.p - a.q) - (b.p - b.q));
 }
 
-// The rule in three sentences, with the numbers of a guess; the die is a point on its bar.
-function showRule({p, q, u, id, kind}) {
-  const isGuess = ruleOf(state.base) === "token" && (kind === "draft" || kind === "rejected"), ratio = Math.min(1, p / q);
-  const name = isGuess ? quoted(id) : "x", stays = u < ratio;
+// A draw of a guess by the rule, as the picture shows it: {u, guess, place, instead}, two rows and a place
+// on the bar of the first; null for what is no such guess. Words drawn by chance have their own u; of
+// the likeliest words, a u is taken that keeps what was kept, and rejects what was rejected.
+function exampleOf({round, i, id, kind, ratio, u, q}, rows) {
+  if (ruleOf(state.base) !== "token" || kind !== "draft" && kind !== "rejected") return null;
+  const kept = Math.min(1, ratio), own = isByChance(state.base) ? u : kind === "draft" || kept === 1 ? kept / 2 : (1 + kept) / 2;
+  const most = rows.reduce((best, row, n) => row.over > rows[best].over ? n : best, 0);
+  const taken = rows.findIndex(row => row.id === round.tokens[i] && row.over > 0);
+  return {u: own, guess: rows.findIndex(row => row.id === id), place: own * q, instead: own < kept ? undefined : taken < 0 ? most : taken};
+}
+
+// The rule in three steps, with the numbers of a guess.
+function showRule({p, q, id}, rows, example) {
+  const name = example ? quoted(id) : "x", kept = Math.min(1, p / q), isCut = example && example.instead !== undefined;
+  const lack = percent(sum(rows.map(({over}) => over)));
   put("rule",
-    make("li", "The small model draws a guess from its odds q, the grey outline. ", isGuess && make("b", `q(${name}) = ${percent(q)}, p(${name}) = ${percent(p)}.`), !isGuess && "The large model’s odds are p, the purple one."),
-    make("li", "The guess stays with probability ", make("b", "min(1, p / q)", isGuess && ` = ${ratio.toFixed(2)}`), ": always where the large model says it at least as often. ",
-      isGuess && u !== null && [make("span.die", {role: "img", "aria-label": `a bar from 0 to 1, green up to ${ratio.toFixed(2)}; the die is at ${u.toFixed(2)}`},
-        make("i.accepted", {style: width(ratio)}), make("i.rejected", {style: width(1 - ratio)}), make("b", {style: {left: share(u)}})),
-      `The die, anywhere from 0 to 1, fell at ${u.toFixed(2)}, ${stays ? "below" : "not below"} ${ratio.toFixed(2)}: ${isByChance(state.base) ? "" : "by chance, "}${stays ? "the guess stays" : "it is replaced"}.`]),
-    make("li", "Else a replacement is drawn from ", make("b", "norm(max(0, p − q))"), ", what the small model says too seldom. So each word comes up as often as from the large model alone."));
+    make("li", make("b", "Guess. "), "The small model draws a word by its odds q. ", example && ["It says ", make("b", `${name} in ${percent(q)}`), ", the large model ", make("b", `in p = ${percent(p)}`), p < q ? ": too often." : ": not too often."]),
+    make("li", make("b", "Keep or cut off. "), "It stays with probability ", make("b", "min(1, p / q)", example && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ` : ""}${kept.toFixed(2)}`), ", ", make("span.key.accepted", "the part that both models say"), ". ",
+      example && `A random number from 0 to 1 decides: ${isByChance(state.base) ? "it was" : "say,"} ${example.u.toFixed(2)}, ${isCut ? "not below, it is cut off" : "below, it stays"}.`),
+    make("li", make("b", "Refill. "), "For what is cut off, another word is drawn from ", make("b", "norm(max(0, p − q))"), ": ", make("span.key.residual", "what the small model says too seldom"), ", scaled to add up to 1 (norm).", isCut && rows[example.instead].id !== null && [" Here it is ", make("b", quoted(rows[example.instead].id)), "."]));
+  put("exact", rows[0].q !== null && [make("b", "Why it comes out exactly as p: "), `the odds of each model add up to 100\u00a0%, so as much is cut off, ${lack}, as is lacking. One goes into the other: `, make("b", "min(p, q) + max(0, p − q) = p"), ", for every word, however bad the guesses."]);
 }
 
-// The picture of the rule: p and q as two areas over the same tokens, a row each. What they share
-// is accepted, q’s excess is rejected, and p’s excess is filled from the residual.
-function areas(rows, drafted) {
-  const n = rows.length, most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
-  const area = (kind, i, from, to) => to > from && make("svg:rect." + kind, {x: share(from / most),
-    width: share((to - from) / most), y: share((i + .1) / n), height: share(.8 / n)});
-  const outline = name => make("svg:path." + name,
-    {d: rows.map((row, i) => `M0 ${i + .1}H${row[name] / most}V${i + .9}H0`).join("")});
-  const hatch = {id: "hatch", width: 6, height: 6, patternUnits: "userSpaceOnUse"};
-  const drawn = kind => rows.map((_, i) =>
-    make("svg:rect.drawn." + kind, {y: share((i + .2) / n), height: share(.6 / n), width: 0}));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most};
-  const element = make("svg:svg.areas", {role: "img", "aria-label": "p and q as areas over the same tokens"},
-    make("svg:defs", make("svg:pattern", hatch, make("svg:path.hatch", {d: "M-1 7L7 -1"}))),
-    rows.map(({p, q, both}, i) => !drafted ? area("sampled", i, 0, p) : [
-      area("accepted", i, 0, both), area("rejected", i, both, q), area("residual", i, both, p)]),
-    counts.accepted, counts.residual,
-    make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"},
-      drafted && outline("q"), outline("p")));
-  return {element, counts};
+// ---------------------------------------------------------------- the picture of the rule
+
+// Of each row two bars over each other, from y to y + height in the row. The upper is q: what p has, too,
+// is kept, and the rest cut off. The lower is p: what was kept, and what is refilled.
+const UPPER = [.08, .36], LOWER = [.5, .42];
+const PIECES = {accepted: "kept", rejected: "cut off", residual: "refilled"};
+
+// A piece of a bar in the i-th of n rows, from one share of the width to another.
+const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
+  {x: share(from), width: share(to - from), y: share((i + y) / n), height: share(height / n)});
+
+// The bars of the rows; `most` is as wide as the picture. parts: more, in front of them.
+function bars(rows, most, label, ...parts) {
+  const n = rows.length, drafted = rows[0].q !== null;
+  const outline = ([y, height], name) => make("svg:path." + name,
+    {d: rows.map((row, i) => `M0 ${i + y}H${row[name] / most}V${i + y + height}H0`).join("")});
+  const pieces = rows.flatMap(({p, q, both}, i) => drafted ? [["accepted", i, UPPER, 0, both], ["rejected", i, UPPER, both, q],
+    ["accepted", i, LOWER, 0, both], ["residual", i, LOWER, both, p]] : [["sampled", i, LOWER, 0, p]]).filter(([, , , from, to]) => to > from);
+  return make("svg:svg.bars", {role: "img", "aria-label": label},
+    pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, from / most, to / most)),
+    parts, pieces.filter(([, , , from, to]) => drafted && to - from > .25 * most).map(([kind, i, [y, height], from]) =>
+      make("svg:text", {x: share(from / most), dx: 6, y: share((i + y + height / 2) / n), "dominant-baseline": "central"}, PIECES[kind])),
+    make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"}, drafted && outline(UPPER, "q"), outline(LOWER, "p")));
 }
 
-function showDistributions({round, i, id, kind}) {
-  const rows = rowsAt(round, i), drafted = rows[0].q !== null, P = round.support && i > 0;
-  const {element, counts} = areas(rows, drafted), rule = ruleOf(state.base);
-  const body = rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr",
-    make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
-    n === 0 && make("td.picture", {rowspan: rows.length}, element),
-    make("td.number", percent(row.p)), drafted && make("td.number", percent(row.q))));
-  const head = (kind, ...text) => make(kind, {scope: "col"}, text);
-  // all pieces that are cut off, end to end, and all that are missing
-  const lack = 1 - round.overlap[i], scale = Math.max(counts.most, 1.3 * lack), darts = make("span.darts", {style: width(lack / scale)});
-  const foot = (says, kind, size, ...extra) => make("tr", make("th", {scope: "row"}, says), make("td", make("div.pieces",
-    rows.filter(row => size(row) > 0).map(row => make("i." + kind, {style: width(size(row) / scale)},
-      size(row) > .15 * lack && make("span", row.id === null ? "others" : listed(row.id)))), make("b", percent(lack)), extra)));
-  put("more",
-    make("table", {id: "likely"}, make("thead", make("tr", head("th", "next word"),
-      head("th", make("span.line-p"), `p, the large model’s odds${P ? ", × P" : ""}`, drafted && [make("span.line-q"), "q, the small one’s"]),
-      head("th.number", P ? "P × p" : "p"), drafted && head("th.number", "q"))), make("tbody", body),
-      drafted && !P && make("tfoot", foot("cut off", "rejected", ({q, both}) => q - both),
-        foot("lacking", "residual", ({over}) => over, darts))),
-    drafted && !P && make("p", make("b", "As much is cut off as is lacking, "), "since the odds of each model add up to 100\u00a0%. "
-      + "For each guess that is cut off, a dart falls somewhere on the lacking pieces: what it hits is the replacement. "
-      + (rows.at(-1).id === null && Math.min(rows.at(-1).over, rows.at(-1).q - rows.at(-1).both) > .0005 ? "Of all others, the small model says some too often, some too rarely." : "")),
+function showDistributions({round, i, id}, rows, example) {
+  const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isWhole = drafted && !P;
+  const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
+  const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most}, dots = make("svg:g");
+  const picture = bars(rows, most, "of each word, how often it is guessed, and how often it is written", counts.accepted, counts.residual);
+  picture.append(dots);
+  const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = (kind, x) => make("td.number" + kind, percent(x));
+  const numbers = ({p, q, both, over}) => [drafted && number("", q), isWhole && [number(".middle", both), number(".middle", over)], number("", p)];
+  const whole = {id: null, p: 1, q: 1, both: sum(rows.map(({both}) => both)), over: sum(rows.map(({over}) => over))};
+  put("more", make("table", {id: "likely"},
+    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.line-q"), "above: guessed "], make("span.line-p"), "below: written"),
+      drafted && head("th.number", "guessed\nq"), isWhole && [head("th.number.middle", "kept\nmin(p, q)"), head("th.number.middle", "+ refilled\nmax(0, p − q)")], head("th.number", P ? "P × p" : isWhole ? "= written\np" : "p"))),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
+      n === 0 && make("td.picture", {rowspan: rows.length}, picture), numbers(row)))),
+    isWhole && make("tfoot", make("tr", make("th", {scope: "row"}, "all"), make("td.picture", bars([whole], 1, "all words together: as much is cut off as is refilled")), numbers(whole)))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one stay" : ""}.`)),
-    drafted && rule === "token" && drawsPanel(rows, element, counts, darts));
+    drafted && rule === "token" && drawsPanel(rows, picture, counts, dots, example));
 }
 
 // ---------------------------------------------------------------- a hundred thousand draws
 
-const N_DRAWS = 100000, DRAW_SECONDS = 2, SLIDE_SECONDS = 1.4, SLOW_SECONDS = 1;
+const N_DRAWS = 100000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.5;
 let drawing = null; // the draws that are under way
 const after = seconds => new Promise(done => setTimeout(done, 1e3 * seconds));
 
@@ -181,44 +184,34 @@ function pick(masses, at) {
 }
 
 // One draw, the rule itself: a guess from q falls somewhere on its bar. In what p and q share, it
-// stays; beyond, it is cut off, and a dart at `at` of what is lacking hits the word that comes instead.
+// stays; beyond, it is cut off, and another word is drawn from what is lacking.
 function drawOne(rows) {
   const guess = pick(rows.map(({q}) => q), Math.random()), place = Math.random() * rows[guess].q;
-  if (place < rows[guess].both) return {guess, place};
-  const at = Math.random();
-  return {guess, place, at, instead: pick(rows.map(({over}) => over), at)};
+  return {guess, place, instead: place < rows[guess].both ? undefined : pick(rows.map(({over}) => over), Math.random())};
 }
 
-// Two draws that stay and two that are cut off, if there are such, in steps: [words, row, place, kind, at].
-function* slowDraws(rows) {
+// The example, if there is one, then a draw that stays and one that is cut off, in steps: [words, row, bar, place, kind].
+function* slowDraws(rows, example, most = 3) {
   const name = i => make("b", rows[i].id === null ? "another word" : quoted(rows[i].id));
-  const some = range(1000).map(() => drawOne(rows)), stay = some.filter(({at}) => at === undefined);
-  const cut = some.filter(({at}) => at !== undefined);
-  for (const {guess, place, at, instead} of [stay[0], cut[0], stay[1], cut[1]].filter(Boolean)) {
-    yield [["For example: the small model guesses ", name(guess), "; the die says where on its bar …"], guess, place, "guess"];
-    const isCut = at !== undefined;
-    yield [[name(guess), isCut ? " is cut off: the die fell where the small model says it too often …"
-      : [" ", make("span.mark.draft", "stays"), ": up to here, the large model says it as often."]], guess, place, isCut ? "rejected" : "accepted"];
-    if (isCut) yield [["… and the dart hits ", name(instead), ": its ", make("span.mark.correction", "replacement"), "."],
-      instead, rows[instead].p - Math.random() * rows[instead].over, "residual", at];
-  }
-}
-
-// The pieces leave the bars for the rows where they lie end to end.
-function slidePieces(svg) {
-  for (const kind of ["rejected", "residual"]) {
-    const from = svg.querySelectorAll(`rect.${kind}:not(.drawn)`);
-    $("likely").querySelectorAll(`.pieces > .${kind}`).forEach((piece, i) => {
-      const [a, b] = [from[i], piece].map(element => element.getBoundingClientRect());
-      piece.animate({transform: [`translate(${a.x - b.x}px, ${a.y - b.y}px)`, "none"]}, {duration: 1e3 * SLIDE_SECONDS, easing: "ease-in-out"});
-    });
+  const some = range(1000).map(() => drawOne(rows)), stays = ({instead}) => instead === undefined;
+  for (const {guess, place, instead} of [example, some.find(stays), some.find(draw => !stays(draw))].filter(Boolean).slice(0, most)) {
+    yield [["The small model guesses ", name(guess), " …"], guess, UPPER, place, "guess"];
+    if (instead === undefined) yield [["… which the large model says as often: it ", make("span.mark.draft", "stays"), "."], guess, LOWER, place, "accepted"];
+    else {
+      yield [["… more often than the large model does: ", make("s", "cut off"), " …"], guess, UPPER, place, "rejected"];
+      yield [["… and ", make("span.mark.correction", "refilled"), " where something is lacking: ", name(instead), " is written."],
+        instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"];
+    }
   }
 }
 
 // Slow draws, then fast ones, from when they are first seen on: counts fill up to p.
-function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
-  const counts = rows.map(() => ({accepted: 0, residual: 0})), dots = make("svg:g");
-  const dart = (kind, at) => darts.append(make("i" + kind, {style: {left: share(at)}}));
+function drawsPanel(rows, picture, {accepted, residual, most}, dots, example) {
+  const counts = rows.map(() => ({accepted: 0, residual: 0}));
+  const move = (dot, row, [y, height], place, kind) => {
+    dot.setAttribute("class", kind);
+    for (const [name, value] of [["cx", place / most], ["cy", (row + y + height / 2) / rows.length]]) dot.style.setProperty(name, share(value));
+  };
   const show = n => {
     counts.forEach((count, i) => {
       const [own, other] = [count.accepted, count.residual].map(count => count / N_DRAWS / most);
@@ -233,47 +226,41 @@ function drawsPanel(rows, svg, {accepted, residual, most}, darts) {
         && make("b", `Each word came up as often as the large model says it; largest difference: ${(100 * gap).toFixed(2)} percentage points.`));
   };
   async function draw(tell) {
-    const mine = drawing = {}, isOver = () => drawing !== mine || !svg.isConnected;
+    const mine = drawing = {}, isOver = () => drawing !== mine || !picture.isConnected;
     for (const count of counts) count.accepted = count.residual = 0;
     show(0);
-    svg.classList.remove("drawing");
-    const clear = () => { dots.replaceChildren(); darts.replaceChildren(); };
-    clear();
-    if (!still.matches) {
-      slidePieces(svg);
-      await after(SLIDE_SECONDS);
-      for (const [says, row, place, kind, at] of slowDraws(rows)) {
-        if (isOver()) return;
-        if (kind === "guess") clear();
-        dots.append(make("svg:svg", {x: share(place / most), y: share((row + .5) / rows.length)},
-          make("svg:circle." + kind, {r: 8}), kind === "guess" && make("svg:text", {x: 14, y: 5}, "one guess")));
-        if (kind === "residual") dart(".one", at);
-        put("drawn", says);
-        await after(SLOW_SECONDS);
-      }
+    picture.classList.remove("drawing");
+    dots.replaceChildren();
+    for (const [says, ...place] of still.matches ? [] : slowDraws(rows, example)) {
+      if (place.at(-1) === "guess") dots.replaceChildren(make("svg:circle", {r: 8}));
+      move(dots.firstChild, ...place);
+      put("drawn", says);
+      await after(SLOW_SECONDS);
       if (isOver()) return;
-      clear();
     }
-    svg.classList.add("drawing");
+    dots.replaceChildren();
+    picture.classList.add("drawing");
     const begin = performance.now();
     for (let n = 0; n < N_DRAWS && !isOver();) {
       const part = still.matches ? 1 : (performance.now() - begin) / 1e3 / DRAW_SECONDS; // slow at first
       for (const due = clamp(Math.ceil(N_DRAWS * part ** 4), 1, N_DRAWS); n < due; n++) {
-        const {guess, at, instead} = drawOne(rows);
-        if (at === undefined) counts[guess].accepted++;
+        const {guess, instead} = drawOne(rows);
+        if (instead === undefined) counts[guess].accepted++;
         else counts[instead].residual++;
-        if (at !== undefined && darts.children.length < 300) dart("", at);
       }
       show(n);
       if (!still.matches) await new Promise(requestAnimationFrame);
     }
     if (!isOver()) tell($("drawn").textContent);
   }
-  svg.append(dots);
   drawing = null;
+  for (const [, ...place] of example ? slowDraws(rows, example, 1) : []) if (place.at(-1) !== "guess") {
+    dots.append(make("svg:circle", {r: 7}));
+    move(dots.lastChild, ...place);
+  }
   new IntersectionObserver(([{isIntersecting}]) => {
     if (isIntersecting && !drawing) draw(() => {});
-  }, {threshold: 1}).observe(darts);
+  }, {threshold: .9}).observe(picture);
   return make("div.row.draws", button("Draw again", "draws", () => draw(announce)),
     make("p.soft", {id: "drawn"}, "The small model guesses, and the guess stays or is replaced, again and again: what comes out?"));
 }
@@ -299,11 +286,12 @@ function select(item) {
     ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
     : make("span.mark." + kind, bare(words[item.id])));
   put("because", make("span.verdict." + kind, NAMES[kind]), " ", explain(item));
-  put("odds", !isByChance(run) ? [make("b", "Now by chance. "), `So far every word was the likeliest, and the text the same, word for word. Chatbots draw words by chance; so let both models draw here (temperature ${run.chance}). Then the text is another one, and a rule keeps the odds of each word:`]
+  put("odds", !isByChance(run) ? [make("b", "Now by chance. "), `So far each word was the likeliest, and the text the same, word for word. Chatbots draw their words at random; so let both models draw here (temperature ${run.chance}). Would ${quoted(item.id)} have been written too often, or too seldom? Neither, by this rule:`]
     : run.settings.coupled ? "Words are drawn by chance, here under the same noise: the same text, too."
     : `Words are drawn by chance (temperature ${run.settings.temperature}): another text, the same odds for each word. The rule:`);
-  showRule(item);
-  showDistributions(item);
+  const rows = rowsAt(round, i), example = exampleOf(item, rows);
+  showRule(item, rows, example);
+  showDistributions(item, rows, example);
 }
 
 $("text").addEventListener("keydown", event => {
@@ -314,10 +302,11 @@ $("text").addEventListener("keydown", event => {
   $("text").querySelector("[tabindex='0']").focus();
 });
 
-// It opens on the first rejected word of the race.
+// It opens on the rejected word of the race that the small model says most too often.
 function showMicroscope(run) {
   items = itemsOf(run);
   showText(run);
   showEasy(run);
-  select(items.find(({kind}) => kind === "rejected") || items[0]);
+  const rejected = items.filter(({kind}) => kind === "rejected").sort((a, b) => a.p - a.q - (b.p - b.q));
+  select(rejected[0] || items[0]);
 }

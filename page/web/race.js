@@ -5,9 +5,10 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
 
-// Seconds on the page: of a delivery alone, at first; of a look at what a round brought; of all the
-// other rounds together; of the end.
-const SECONDS = {delivery: 2, look: 1.4, others: 5, end: 8}, N_SLOW = 2;
+// Seconds on the page: of a delivery alone, at first; of a row that is checked; of a look at all rows;
+// of what comes after the first rounds with guesses; of the end. FAST: deliveries a second that no eye
+// can follow one by one.
+const SECONDS = {delivery: 2, row: .35, look: 1, others: 8, end: 6}, N_SLOW = 2, FAST = 2;
 const N_ALONE = 5; // places that the large model alone could fill, if it knew the words before them
 
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
@@ -27,33 +28,40 @@ function laneOf(kind, name, rounds, run) {
   return {kind, name, deliveries, end, places: kind === "alone" ? N_ALONE : mostWords(run)};
 }
 
-// When which moment is shown: pieces {from, to, wall, power}, from one time of the race to another in
-// `wall` seconds. At first slowly, with a look at each round with guesses; then ever faster.
+// When which moment is shown: pieces {from, to, wall, bend}, from one time of the race to another in
+// `wall` seconds. At first slowly, and the clock is held while the rows of a round are checked; then
+// ever faster, from the same speed on: at the part x of a piece, expm1(bend x) / expm1(bend) of it.
 function planOf([alone, together]) {
   const unit = alone.end / alone.deliveries.length || 1, plan = [];
-  for (const {begin, end} of together.deliveries.slice(0, N_SLOW)) {
-    plan.push({from: begin, to: end, wall: Math.min(6, SECONDS.delivery * (end - begin) / unit)},
-      {from: end, to: end, wall: SECONDS.look});
-  }
-  const from = plan.at(-1).to;
-  plan.push({from, to: race.length, wall: SECONDS.others, power: 1.8}, {from: race.length, to: race.length, wall: SECONDS.end});
-  return plan;
+  const slow = (from, to, most) => ({from, to, wall: Math.min(most, SECONDS.delivery * (to - from) / unit), bend: 0});
+  for (const {begin, end, round} of together.deliveries.slice(0, N_SLOW))
+    plan.push(slow(begin, end, 6), {from: end, to: end, wall: SECONDS.row * (round.accepted + 1) + SECONDS.look, bend: 0, isLook: true});
+  const rest = slow(plan.at(-1).to, race.length, Infinity);
+  for (let i = 0; i < 50 && rest.wall > SECONDS.others; i++) rest.bend = Math.log1p(rest.bend * rest.wall / SECONDS.others) || 1;
+  plan.push({...rest, wall: Math.min(rest.wall, SECONDS.others)}, {from: race.length, to: race.length, wall: SECONDS.end, bend: 0, isEnd: true});
+  return plan.filter(({wall}) => wall > 0);
 }
 
-// The time of the race at `wall` seconds of the plan; null at its end.
-function timeAt(wall) {
-  for (const piece of race.plan) {
-    if (wall < piece.wall) return piece.from + (piece.to - piece.from) * (wall / piece.wall) ** (piece.power ?? 1);
-    wall -= piece.wall;
+// What is shown at `wall` seconds of the plan: {time, says, checked: rows, isFast}; null at its end.
+function momentAt(wall) {
+  for (const {from, to, bend, isLook, isEnd, wall: length} of race.plan) {
+    const part = wall / length;
+    if (part >= 1) { wall -= length; continue; }
+    const speed = (to - from) / length * (bend ? bend * Math.exp(bend * part) / Math.expm1(bend) : 1);
+    return {time: from + (to - from) * (bend ? Math.expm1(bend * part) / Math.expm1(bend) : part),
+      says: isLook ? "clock held" : isEnd ? `again in ${Math.ceil(length - wall)}\u00a0s` : `${rounded(1 / speed, 1)}\u00a0× slower`,
+      checked: isLook ? Math.floor(wall / SECONDS.row) : Infinity,
+      isFast: speed * race.lanes[0].deliveries.length > FAST * race.lanes[0].end};
   }
   return null;
 }
 
 function wallAt(time) {
   let wall = 0;
-  for (const piece of race.plan) {
-    if (time < piece.to) return wall + piece.wall * clamp((time - piece.from) / (piece.to - piece.from), 0, 1) ** (1 / (piece.power ?? 1));
-    wall += piece.wall;
+  for (const {from, to, bend, wall: length} of race.plan) {
+    const part = clamp((time - from) / (to - from), 0, 1);
+    if (time < to) return wall + length * (bend ? Math.log1p(part * Math.expm1(bend)) / bend : part);
+    wall += length;
   }
   return wall - SECONDS.end;
 }
@@ -73,7 +81,7 @@ function drawLane(lane, run) {
   const [large, small] = run.parameters; // look-up has none
   lane.says = make("span");
   lane.large = pipe("of-target", make("b", lane.says));
-  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", make("span.wide", `small model${small < large ? `, ${rounded(large / small, 2)} × smaller,` : ""} `), "guesses")));
+  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", "small model", make("span.wide", small < large ? `, ${rounded(large / small, 2)} × smaller,` : ""), " guesses")));
   lane.rows = make(lane.places > 7 ? "div.places.many" : "div.places");
   lane.strip = make("div.strip", lane.deliveries.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -93,44 +101,57 @@ function drawLane(lane, run) {
       make("div.memory", lane.small && small && make("span.small", {style: {width: `${Math.min(1, Math.sqrt(small / large)) * 5.4}rem`}}),
         make("span.slab", make("b", weights), make("small", "in memory"))),
       make("div.pipes", lane.small, lane.large), lane.rows),
-    make("div.time", lane.strip, lane.flag), lane.text)));
+    make("div.time", lane.strip, lane.flag), lane.text,
+    !isAlone && make("div.legend", ["draft", "correction", "bonus"].map(kind => make("span.mark." + kind, BRIEFLY[kind]))))));
 }
 
+const BRIEFLY = {draft: "right guess", correction: "replacement", bonus: "extra word"};
 const deliveries = n => n === 1 ? "1 delivery" : `${n} deliveries`;
 
-// The places of the processor: each takes a word, and says the next one. What a place shows of a
-// delivery: while guesses are made, while the weights come, and when they have come (isDone).
-function placesOf(lane, {round, before, begin, middle}, time, isDone) {
+// The rows of a delivery: each takes a word, and says the next one. What a row shows: while guesses
+// are made, while the weights come, and when they have come and it is checked.
+function placesOf(lane, {round, before, begin, middle}, time, isChecked) {
   const n = round.draft.length, part = middle > begin ? clamp((time - begin) / (middle - begin), 0, 1) : 1;
-  const guessed = isDone ? n : Math.floor(n * part + 1e-9);
+  const guessed = Math.floor(n * part + 1e-9), isAlone = lane.kind === "alone";
   return range(lane.places).map(i => {
     const arrow = make("i", "→"), isGuess = i < guessed, guess = isGuess && bare(words[round.draft[i]]);
-    if (i > guessed || i > n) return make("div.place.empty", make("span", i > n && lane.kind === "alone" ? "not known yet" : ""), i > n && lane.kind === "alone" && arrow);
+    if (i > guessed || i > n) return make("div.place.empty", make("span", i > n && isAlone ? "not known yet" : ""), i > n && isAlone && arrow);
     const given = make("span", i ? bare(words[round.draft[i - 1]]) : bare(before));
-    if (!isDone) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
+    if (!isChecked(i)) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
     if (i < round.accepted) return make("div.place.good", given, arrow, make("span.mark.draft", guess), make("b", "✓"));
-    if (i > round.accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, "…");
+    if (i > round.accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, make("small", "void"));
     return make("div.place", given, arrow, isGuess && make("s", guess), make("span.mark." + round.sources[i], bare(words[round.tokens[i]])));
   });
 }
 
-function showLane(lane, time) {
+// How many words a round brought, and why so many.
+function broughtBy({draft, accepted, tokens, sources}) {
+  if (!draft.length) return "one row: one word";
+  const own = tokens.length > accepted ? ` + 1 ${sources[accepted] === "bonus" ? "extra" : "replacement"}` : "";
+  return `${accepted} right${own} = ${plural(tokens.length, "word")}`;
+}
+
+// A moment of a lane, as momentAt returns it: of its last delivery, so many rows are checked. Of fast
+// deliveries only what they brought is shown.
+function showLane(lane, {time, checked = Infinity, isFast = false}) {
   const all = lane.deliveries, done = all.filter(({end}) => end <= time + 1e-12).length;
-  const now = all[done], last = all[done - 1];
+  const now = all[done], last = all[done - 1], isRunning = isFast && Boolean(now);
   // alone, what was written stays in sight while the next weights begin to come
   const linger = lane.kind === "alone" && now ? .25 * (now.end - now.middle) : 0;
-  const isLook = last && (!now || time - last.end <= linger), shown = isLook ? last : now;
-  const n = shown.round.draft.length;
-  lane.rows.replaceChildren(...placesOf(lane, shown, time, isLook));
-  const part = now && !(isLook && lane.small) ? clamp((time - now.middle) / (now.end - now.middle), 0, 1) : 1;
-  lane.large.style.setProperty("--read", share(part));
-  lane.says.textContent = now && time < now.middle && !isLook ? "" : n ? `one delivery, used for ${n + 1} words` : "one delivery, used for one word";
+  const isLook = last && (!now || isFast || time - last.end <= linger + 1e-12), shown = isLook ? last : now;
+  const {round} = shown, n = round.draft.length, isJudged = !lane.small || checked > round.accepted;
+  lane.rows.replaceChildren(...placesOf(lane, shown, time, i => isLook && (isJudged || i < checked)));
+  lane.large.classList.toggle("runs", isRunning && race.playing);
+  lane.large.style.setProperty("--read", share(now && !isRunning && !(isLook && lane.small) ? (time - now.middle) / (now.end - now.middle) : 1));
+  lane.says.textContent = isRunning ? "one delivery after the other" : isLook && lane.small ? isJudged ? broughtBy(round) : "are the guesses right?"
+    : time < shown.middle ? "" : n ? `one delivery for ${n + 1} rows` : "one delivery for one row";
   if (lane.small) {
-    const guessing = now && now.middle > now.begin && !isLook ? clamp((time - now.begin) / (now.middle - now.begin), 0, 1) : 0;
+    const guessing = now && now.middle > now.begin && !isLook ? (time - now.begin) / (now.middle - now.begin) : 0;
     lane.small.style.setProperty("--read", share(guessing < 1 ? now ? guessing * now.round.draft.length % 1 : 0 : 1));
   }
-  lane.groups.forEach((group, i) => group.classList.toggle("room", i >= done));
-  const written = sum(all.slice(0, done).map(({round}) => round.tokens.length));
+  const counted = done - Number(done > 0 && isLook && !isJudged);
+  lane.groups.forEach((group, i) => group.classList.toggle("room", i >= counted));
+  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length));
   lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", deliveries(done)));
   lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
   lane.flag.classList.toggle("room", time < lane.end);
@@ -138,13 +159,15 @@ function showLane(lane, time) {
   lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.clientHeight;
 }
 
-function showMoment(time) {
-  race.time = clamp(time, 0, race.length);
-  for (const lane of race.lanes) showLane(lane, race.time);
+function show(moment) {
+  race.time = clamp(moment.time, 0, race.length);
+  for (const lane of race.lanes) showLane(lane, {...moment, time: race.time});
   $("clock").value = 1000 * race.time / race.length;
-  $("now").textContent = ms(race.time, 1);
+  put("now", make("b", ms(race.time, 1)), " ", make("small", {"aria-hidden": "true"}, race.playing && moment.says || "\u00a0"));
   $("clock").setAttribute("aria-valuetext", ms(race.time, 1));
 }
+
+const showMoment = time => show({time});
 
 // ---------------------------------------------------------------- playing
 
@@ -152,6 +175,7 @@ function pause() {
   race.playing = false;
   cancelAnimationFrame(race.frame);
   $("play").textContent = "Play";
+  for (const element of document.querySelectorAll(".runs")) element.classList.remove("runs");
 }
 
 // From this moment on, in a loop; with reduced motion, only when asked, and once.
@@ -164,11 +188,11 @@ function play() {
   const tick = now => {
     if (race.seen) race.wall += Math.min(now - last, 100) / 1e3;
     last = now;
-    const time = timeAt(race.wall);
-    if (time === null && still.matches) return finish();
-    if (time === null) race.wall = 0;
+    const moment = momentAt(race.wall);
+    if (!moment && still.matches) return finish();
+    if (!moment) race.wall = 0;
     if (race.seen && (!asking || now - drawn > 100)) { // little, while the server measures times
-      showMoment(time ?? 0);
+      show(moment ?? momentAt(0));
       drawn = now;
     }
     race.frame = requestAnimationFrame(tick);
@@ -192,17 +216,28 @@ addEventListener("beforeprint", () => { pause(); showMoment(race.length); });
 // Drawn by chance, the two texts differ.
 const isOtherText = run => isByChance(run) && !run.settings.coupled;
 
+// How many times as fast guessing was: of all races the one in the middle.
+const speedupOfRun = run => medianOf(turnsOf(run), "speedup");
+
 // The sum of the picture: as many words as the lane with guesses has, over its deliveries.
 function showSum(run) {
   const turns = turnsOf(run), isMeasured = turns.length > 2 || !asking;
-  const speedup = medianOf(turns, "speedup"), n = mostWords(run), all = turns.map(turn => turn.speedup);
+  const n = mostWords(run), all = turns.map(turn => turn.speedup);
   if (n === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   const {longer, guessing, passes, count} = costsOf(run);
   const same = isOtherText(run) ? "same odds" : isSameText(run) ? "same words" : "same words, but for a tie";
-  put("sum", make("b", `${isMeasured ? factor(speedup) : "…"} as fast, ${same}: `),
-    `${plural(count, "word")} / (${deliveries(passes)} × (${longer.toFixed(2)} + ${guessing.toFixed(2)})) ≈ ${(count / passes / (longer + guessing)).toPrecision(2)}. `,
-    make("span.soft", `A delivery alone takes 1; used for up to ${n} words, ${longer.toFixed(2)}; its guesses, ${guessing.toFixed(2)}.`,
-      all.length > 2 && ` Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}).`));
+  put("sum", make("b", `${isMeasured ? factor(speedupOfRun(run)) : "…"} as fast, ${same}: `),
+    `${plural(count, "word")} / (${deliveries(passes)} × (${guessing.toFixed(2)} + ${longer.toFixed(2)})) ≈ ${(count / passes / (longer + guessing)).toPrecision(2)}. `,
+    all.length > 2 && make("span.soft", `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}).`));
+}
+
+// The two numbers of the sum as bars, in deliveries of the large model alone.
+function showCost(run) {
+  const {longer, guessing, passes, count} = costsOf(run), n = mostWords(run), whole = Math.max(1, longer + guessing);
+  const bar = (kind, size, says) => make("i." + kind, {style: width(size / whole)}, says), wide = text => make("span.wide", text);
+  put("cost", n > 1 && [make("span", "alone"), make("div", bar("of-target", 1, ["1", wide(" delivery")])), make("b", "1 word"),
+    make("span", "with guesses"), make("div", bar("of-draft", guessing, [wide("guesses "), guessing.toFixed(2)]), bar("of-target", Math.min(1, longer), ["1", wide(" delivery")]),
+      bar("more", Math.max(0, longer - 1), [`+ ${Math.max(0, longer - 1).toFixed(2)}`, wide(` for ${plural(n - 1, "row")} more`)])), make("b", `${(count / passes).toFixed(1)} words`)]);
 }
 
 // Of the race that is shown, in deliveries of the large model alone: how long one is with guesses, and
@@ -216,16 +251,16 @@ function costsOf(run) {
 function showWhy(run) {
   const {one, longer, guessing, passes, count} = costsOf(run), n = mostWords(run), [large] = run.parameters;
   const more = Math.max(0, longer - 1) / Math.max(1, draftedIn(run) / passes); // for each guess
-  const time = `a delivery for up to ${n} words took ${factor(longer)} as long as for one`;
-  const round = longer + guessing, gain = count / passes;
+  const round = longer + guessing, gain = count / passes, fetching = `fetching ${rounded(large / 1e6, 2)} million weights`;
   put("why", n === 1 ? "" : gain < round ? [make("b", "Why was it not faster? "), `A round took the time of ${round.toFixed(2)} deliveries (guessing ${guessing.toFixed(2)}, checking ${longer.toFixed(2)}) and brought ${gain.toFixed(2)} words: `,
     gain < 1 + .5 * (n - 1) ? `guesses were right in only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of all cases.` : longer - 1 > guessing ? "checking took too long." : "guessing took too long."]
-    : more < .18 ? [make("b", "Why? "), `Fetching ${rounded(large / 1e6, 2)} million weights takes most of the time, and calculating with them little: ${time}.`]
-      : [make("b", "Why? "), `Fetching the weights is shared by all words of a delivery. But here calculating took much of the time, too: ${time}. Other programs at work make it longer.`]);
-  const bytes = large * (run.numbers === "float16" ? 2 : 4), ours = run.settings.target_model_size === "17M";
-  put("work", `At work: ${ours ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
+    : [make("b", "Why? "), `A row more makes a delivery ${Math.round(100 * more)}\u00a0% longer; the rest is shared by all its rows. `,
+      more < .18 ? `So, we conclude, ${fetching} takes most of the time, and that is done once for all rows.`
+        : `That is, we conclude, ${fetching}. But here calculating took much of the time, too; other programs at work make it longer.`]);
+  const bytes = large * (run.numbers === "float16" ? 2 : 4);
+  put("work", `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(one, 1)}, ${rounded(bytes / one / 1e9, 2)} GB/s. `
-    + "Other texts gain more, or less. A delivery is one pass of the model; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded from the time that more words take.");
+    + "Other texts gain more, or less. A delivery is one pass of the model; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded.");
 }
 
 // Lay a run out.
@@ -236,7 +271,6 @@ function showRace(run) {
   race.plan = planOf(race.lanes);
   put("lanes");
   for (const lane of race.lanes) drawLane(lane, run);
-  showSum(run);
-  showWhy(run);
+  for (const show of [showSum, showCost, showWhy]) show(run);
   press("chance", Number(isByChance(run)));
 }
