@@ -24,10 +24,10 @@ try:
     from cli import show
     from cli.command import run_program
     from decoding.decode import (
-        DECODERS,
         begin,
         compare,
         decode,
+        decoders_of,
         encode_prompt,
         median_turn,
         options_of,
@@ -117,16 +117,15 @@ def generate(
     ids = encode_prompt(prompt, encoder, target)
 
     # decode with each of the two loops, and show the texts; short ones again, for a median time
-    decoders = DECODERS if mode == "both" else (mode,)
+    decoders = decoders_of(mode)
     turns: dict[Any, list[dict]] = {}
+    rounds_of = lambda decoder: begin(decoder, target, draft_model, encoder, ids, **options)
     for decoder in decoders:
-        rounds = begin(decoder, target, draft_model, encoder, ids, **options)
-        turns[decoder] = [show.first_text(decoder, rounds, encoder, flags)]
+        turns[decoder] = [show.first_text(decoder, rounds_of(decoder), encoder, flags)]
     is_short = sum(turns[decoder][0]["seconds"] for decoder in decoders) <= LONG
     for _ in range(N_TURNS - 1 if mode == "both" and is_short else 0):
         for decoder in decoders:
-            rounds = begin(decoder, target, draft_model, encoder, ids, **options)
-            turns[decoder].append(decode(rounds, encoder, show.progress))
+            turns[decoder].append(decode(rounds_of(decoder), encoder, show.progress))
 
     # compare
     compared = compare(turns, target, ids, options)

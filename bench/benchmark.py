@@ -5,11 +5,11 @@ docs/benchmarks.md explains the method and the columns.
 
 import itertools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from bench.plot import draw
 from bench.rows import make_row
@@ -20,7 +20,7 @@ from cli.command import require_at_least
 from cli.machine import describe_machine
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
-from decoding.decode import HEADS, load_drafts
+from decoding.decode import HEADS, encode_any, load_drafts
 from decoding.random_models import random_models
 from encoder import Encoder
 from gpt2 import Model
@@ -87,60 +87,98 @@ def benchmark(
         plot: a new file, .svg, for a picture of the speedups
         json: print a JSON object for each row, and nothing else
     """
-    settings = {name: value for name, value in locals().items() if name in SETTINGS}
+    flags = dict(locals())
+    settings = {name: flags[name] for name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
     about = {"settings": settings, "machine": describe_machine(backend)}
-    drafts = read_list("draft_model_size", draft_model_size)
-    Ks, rules = read_list("K", K, int), read_list("verification", verification)
-    batch_sizes = read_list("batch_size", batch_size, int)
-    params = [SamplingParams(t, top_k, top_p) for t in read_list("temperature", temperature, float)]
-    require_at_least(1, n_prompts=n_prompts, n_tokens_to_generate=n_tokens_to_generate)
-    require_at_least(1, repeats=repeats)
-    require_at_least(0, seed=seed)
-    if unknown := {*rules} - {*RULES}:
-        raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
-    if not 0 <= synthetic_acceptance <= 1:
-        raise ValueError(f"--synthetic_acceptance {synthetic_acceptance}: expected 0 to 1")
-    load = random_models if weights == "random" else load_models
-    heads = [draft for draft in drafts if draft in HEADS]
-    if heads and weights == "random":
-        raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
+    cases = read_cases(flags)
     writers: list[Callable[[str], None]] = [partial(print, flush=True)] if json else []
     if out:
         writers.append(line_writer(require_new(out, ".jsonl")))
     if plot:
         require_new(plot, ".svg")
     texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
-    variants = [PLAIN, *itertools.product(drafts, Ks, rules)]
     rows = []
-    for name in read_list("target_model_size", target_model_size):
-        target, models, encoder = load_drafts(name, drafts, models_dir, backend, load)
-        ids = encode_fitting(texts, encoder, target, n_tokens_to_generate)
-        for to_probs, n_texts in itertools.product(params, batch_sizes):
-            batches = batches_of(ids, n_texts)
-            how = n_tokens_to_generate, to_probs, synthetic_acceptance
-            decode = partial(decode_texts, target, models, *how)
-            runs = measure_in_turns(decode, variants, batches, repeats, seed)
-            comparable = to_probs.greedy and not synthetic_acceptance
-            for variant in variants[1:]:
-                draft, k, rule = variant
-                bug = comparable and has_bug(target, batches, runs, variant)
-                case = {
-                    "target": Path(name).name,
-                    "draft": Path(draft).name,
-                    "temperature": to_probs.temperature,
-                    "verification": rule,
-                    "batch_size": n_texts,
-                    "K": k,
-                }
-                rows.append(case | make_row(runs[PLAIN], runs[variant], k, bug) | about)
-                for write in writers:
-                    write(dumps(rows[-1]))
+    for row in measure(cases, texts, flags):
+        rows.append(row | about)
+        for write in writers:
+            write(dumps(rows[-1]))
     if not json:
         print(to_markdown(rows))
     if plot:
         with new_file(plot) as part:
             part.write_text(draw(rows), encoding="utf-8")
+
+
+# ---------------------------------------------------------------- what is measured
+
+
+class Cases(NamedTuple):
+    """What is measured: every combination of these."""
+
+    targets: list[str]
+    drafts: list[str]
+    Ks: list[int]
+    rules: list[str]
+    params: list[SamplingParams]
+    batch_sizes: list[int]
+
+
+def read_cases(flags: Mapping[str, Any]) -> Cases:
+    """The Cases that {flag: value} of `benchmark` name. Raises ValueError for a flag that cannot be
+    used, of those too that are no lists.
+    """
+    filters = flags["top_k"], flags["top_p"]
+    temperatures = read_list("temperature", flags["temperature"], float)
+    cases = Cases(
+        targets=read_list("target_model_size", flags["target_model_size"]),
+        drafts=read_list("draft_model_size", flags["draft_model_size"]),
+        Ks=read_list("K", flags["K"], int),
+        rules=read_list("verification", flags["verification"]),
+        params=[SamplingParams(temperature, *filters) for temperature in temperatures],
+        batch_sizes=read_list("batch_size", flags["batch_size"], int),
+    )
+    counts = ("n_prompts", "n_tokens_to_generate", "repeats")
+    require_at_least(1, **{name: flags[name] for name in counts})
+    require_at_least(0, seed=flags["seed"])
+    if unknown := {*cases.rules} - {*RULES}:
+        raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
+    if not 0 <= (acceptance := flags["synthetic_acceptance"]) <= 1:
+        raise ValueError(f"--synthetic_acceptance {acceptance}: expected 0 to 1")
+    heads = [draft for draft in cases.drafts if draft in HEADS]
+    if heads and flags["weights"] == "random":
+        raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
+    return cases
+
+
+def measure(cases: Cases, texts: list[str], flags: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Measure the cases with these prompts, and yield a row for each: what it is, and its figures.
+    Loads one target after the other, with all drafts. flags: {flag: value} of `benchmark`
+    """
+    variants = [PLAIN, *itertools.product(cases.drafts, cases.Ks, cases.rules)]
+    load = random_models if flags["weights"] == "random" else load_models
+    n_tokens, acceptance = flags["n_tokens_to_generate"], flags["synthetic_acceptance"]
+    for name in cases.targets:
+        loaded = load_drafts(name, cases.drafts, flags["models_dir"], flags["backend"], load)
+        target, models, encoder = loaded
+        ids = encode_fitting(texts, encoder, target, n_tokens)
+        for to_probs, n_texts in itertools.product(cases.params, cases.batch_sizes):
+            batches = batches_of(ids, n_texts)
+            decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
+            runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])
+            for variant in variants[1:]:
+                draft, K, rule = variant
+                comparable = to_probs.greedy and not acceptance
+                bug = comparable and has_bug(target, batches, runs, variant)
+                yield {
+                    "target": Path(name).name,
+                    "draft": Path(draft).name,
+                    "temperature": to_probs.temperature,
+                    "verification": rule,
+                    "batch_size": n_texts,
+                    "K": K,
+                    **make_row(runs[PLAIN], runs[variant], K, bug),
+                }
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
@@ -175,7 +213,7 @@ def encode_fitting(
     Warns of the others. Raises ValueError if none has.
     """
     room = target.config.n_ctx - n_tokens
-    ids = [encoder.encode(text) or [encoder.end_of_text or 0] for text in texts]
+    ids = [encode_any(text, encoder) for text in texts]
     fitting = [prompt for prompt in ids if len(prompt) <= room]
     if not fitting:
         raise ValueError(f"no prompt leaves room for {n_tokens} tokens: --n_tokens_to_generate")

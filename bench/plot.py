@@ -23,7 +23,7 @@ polyline, .bar { fill: none; stroke-width: 2.5px; } .bar { stroke-opacity: .45; 
 circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 """
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
-ROW, COLUMN = 28, 320  # of the legend
+LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: where it begins, its entries
 WIDTH = RIGHT + 60
 AXES = {"K": "K, tokens drafted per round", "batch_size": "texts in a batch"}
 
@@ -79,8 +79,6 @@ def draw(rows: list[dict]) -> str:
     """
     axis = "batch_size" if len(values(rows, "K")) == 1 < len(values(rows, "batch_size")) else "K"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
-    drafts = list(dict.fromkeys((row["target"], row["draft"], row["verification"]) for row in rows))
-    temperatures = values(rows, "temperature")[::-1]
     tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
     most = max(1.5, min(max(high for _, high in tops), 1.3 * max(map(measured, rows))))
 
@@ -91,26 +89,33 @@ def draw(rows: list[dict]) -> str:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
     parts = axes(numbers, most, x_of, y_of)
-    legend_y = BOTTOM + 84
     for i, (entry, of_line) in enumerate(lines.items()):
-        first = of_line[0]
-        case = first["target"], first["draft"], first["verification"]
-        colour = COLOURS[drafts.index(case) % len(COLOURS)]
-        dash = DASHES[temperatures.index(first["temperature"]) % len(DASHES)]
-        stroke = f'stroke="{colour}" stroke-dasharray="{dash}"'
+        colour, stroke = look_of(of_line[0], rows)
         # a little to the side, so that bars can be told apart
         points = [(x_of(row[axis]) + 5 * i, y_of(measured(row))) for row in of_line]
         parts += line_of(points, of_line, stroke, colour, y_of)
-        x, y = LEFT + COLUMN * (i % 2), legend_y + ROW * (i // 2)
+        x, y = LEFT + COLUMN * (i % 2), LEGEND + ROW * (i // 2)
         parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
         parts.append(marker(x + 20, y, colour, False))
         parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
-    y = legend_y + ROW * ((len(lines) + 1) // 2)
+    y = LEGEND + ROW * ((len(lines) + 1) // 2)
     parts.append(marker(LEFT + 20, y, "#7a7f87", True))
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
     parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
     title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
     return framed(parts, escape(title), AXES[axis], y + 30)
+
+
+def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
+    """The colour of a row's line, one for each target, draft and rule, and the attributes of its
+    stroke: that colour, and dashes for each temperature.
+    """
+    case_of = itemgetter("target", "draft", "verification")
+    cases = list(dict.fromkeys(map(case_of, rows)))
+    colour = COLOURS[cases.index(case_of(row)) % len(COLOURS)]
+    temperatures = values(rows, "temperature")[::-1]
+    dash = DASHES[temperatures.index(row["temperature"]) % len(DASHES)]
+    return colour, f'stroke="{colour}" stroke-dasharray="{dash}"'
 
 
 def framed(parts: list[str], title: str, axis: str, height: float) -> str:

@@ -8,6 +8,7 @@ the target has the drafts' tokenizer, up to ties that rounding breaks.
 
 from collections.abc import Iterator
 from json import dumps, loads
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -20,14 +21,14 @@ from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
 from cli.prompts import read_lines
-from decoding.decode import HEADS, NGRAM, read_stop
+from decoding.decode import DECODERS, HEADS, NGRAM, encode_any, read_stop
 from decoding.ngrams import NGramDrafter, as_string
 from encoder import Encoder
 from gpt2 import Model
 from sampling import largest, stop_condition
 from utils import load_models
 
-DECODERS = ("autoregressive", "speculative")  # fields of what batch and generate --json write
+Drafts = list[tuple[int, int]]  # of each position of a text, as drafts_along returns them
 COLUMNS = ("draft", "K", "acceptance_rate", "tokens_per_target_pass")
 
 
@@ -67,10 +68,7 @@ def replay(
     rows = []
     for name in names:
         model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
-        drafts = [
-            drafts_along(model, prompt, text, ended, max(Ks), encoder.n_vocab)
-            for prompt, text, ended in texts
-        ]
+        drafts = [drafts_along(model, *text, max(Ks), encoder.n_vocab) for text in texts]
         rows += [{"draft": name, "K": k, **replay_row(drafts, k)} for k in Ks]
     if json:
         print("\n".join(map(dumps, rows)))
@@ -80,49 +78,67 @@ def replay(
         print(f"\n{counted(len(texts), 'text')}, {counted(rows[0]['tokens'], 'token')}")
 
 
+class Text(NamedTuple):
+    """A text that was written after a prompt."""
+
+    prompt: list[int]  # token ids
+    ids: list[int]
+    ended: bool  # whether it ended by itself, before it was cut off
+
+
 def counted(n: int, noun: str) -> str:
     """A number of things in words: "1 text", "2 texts"."""
     return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
-def read_texts(
-    path: str, target: str, encoder: Encoder, n_ctx: int
-) -> list[tuple[list[int], list[int], bool]]:
-    """Read (prompt, text, whether it ended by itself) of each line of a file; prompt and text are
-    token ids. encoder, n_ctx: of the target. Raises ValueError for a line without a text, a text of
-    another target, or a file without lines.
+def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
+    """The Text of each line of a file, but for prompts that batch refused. target: the name of the
+    model that wrote them; encoder, n_ctx: its own. Raises ValueError for a line without a text, a
+    text of another target, or a file without lines.
     """
-    texts: list[tuple[list[int], list[int], bool]] = []
+    texts: list[Text] = []
     for n, line in enumerate(read_lines(path), 1):
+        writer = target
         try:
             record = loads(line)
-            if "settings" in record:
-                if record.get("error"):  # a prompt that batch refused
-                    continue
-                written = next(record[name] for name in DECODERS if record.get(name))
-                prompt, text = record["prompt_token_ids"], written["token_ids"]
-                settings = record["settings"]
-                writer = settings.get("target_model_size", target)
-                is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
-                room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
-                ended = len(text) < room and is_done(text)
-            else:
-                ended, writer = False, target
-                prompt = encoder.encode(record["prompt"]) or [encoder.end_of_text or 0]
-                text = encoder.encode(record["output"])
-            are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in prompt + text)
-            if writer == target and not (prompt and text and are_ids):
-                raise ValueError("no text, or ids of another vocabulary")
+            if "settings" not in record:
+                prompt, text = (
+                    encode_any(record["prompt"], encoder),
+                    encoder.encode(record["output"]),
+                )
+                texts.append(checked(Text(prompt, text, False), encoder))
+            elif not record.get("error"):
+                writer = record["settings"].get("target_model_size", target)
+                if writer == target:
+                    texts.append(checked(written_by_batch(record, encoder, n_ctx), encoder))
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
         if writer != target:
             advice = f"give --target_model_size {writer}, and no other model's texts"
             raise ValueError(f"{path}, text {n}: was written by {writer}, not {target}; {advice}")
-        texts.append((prompt, text, ended))
     if not texts:
         raise ValueError(f"{path}: has no text; expected lines without an error")
     return texts
+
+
+def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
+    """The Text of a line of batch or generate --json, of the first decoder that it has. Raises
+    KeyError, TypeError or the like for a line that is none.
+    """
+    settings, prompt = record["settings"], record["prompt_token_ids"]
+    text = next(record[name] for name in DECODERS if record.get(name))["token_ids"]
+    room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
+    is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
+    return Text(prompt, text, len(text) < room and is_done(text))
+
+
+def checked(text: Text, encoder: Encoder) -> Text:
+    """The same Text. Raises ValueError if prompt or text is empty, or has ids of no token."""
+    are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in text.prompt + text.ids)
+    if not (text.prompt and text.ids and are_ids):
+        raise ValueError("no text, or ids of another vocabulary")
+    return text
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
@@ -138,44 +154,53 @@ def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Mod
 
 def drafts_along(
     model: Model | None, prompt: list[int], text: list[int], ended: bool, most: int, n_vocab: int
-) -> list[tuple[int, int]]:
-    """Return for each position of a text (how many tokens a round that begins there drafts
-    greedily, at most `most`; how many of these agree with the text, from the first on).
+) -> Drafts:
+    """For each position of a text (how many tokens a round that begins there drafts greedily, at
+    most `most`; how many of these agree with the text, from the first on).
 
     model: a draft model; None looks up n-grams. ended: whether the text ended by itself, which a
         drafted token may have done; where it was cut off, the last token was the target's own
     """
-    ids, n_prompt = prompt + text, len(prompt)
-    room = [len(text) - i - (not ended) for i in range(len(text))]  # for a draft
+    limits = [min(most, len(text) - i - (not ended)) for i in range(len(text))]
     if model is None:
-        drafter, string = NGramDrafter(n_vocab), as_string(ids)
-        bar = tqdm(room, unit=" tokens", delay=1, leave=False, disable=None)
-        drafts = [
-            drafter.look_up(ids[:i], string[:i], min(most, n)) for i, n in enumerate(bar, n_prompt)
-        ]
-        pairs = [[a == b for a, b in zip(draft, text[i:])] for i, draft in enumerate(drafts)]
-        agree = [[*same, False].index(False) for same in pairs]
-        return list(zip(map(len, drafts), agree))
-    # as long as a draft agrees with the text, its next token depends on the text alone
-    n_ctx = model.config.n_ctx
+        return look_ups_along(prompt, text, limits, n_vocab)
+    return model_along(model, prompt, text, limits)
+
+
+def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_vocab: int) -> Drafts:
+    """The Drafts by n-grams; shows a bar on a terminal. limits: most tokens at each position"""
+    ids, drafter = prompt + text, NGramDrafter(n_vocab)
+    string = as_string(ids)
+    drafts = []
+    for i, k in enumerate(tqdm(limits, unit=" tokens", delay=1, leave=False, disable=None)):
+        end = len(prompt) + i
+        draft = drafter.look_up(ids[:end], string[:end], k)
+        same = [a == b for a, b in zip(draft, text[i:])]
+        drafts.append((len(draft), [*same, False].index(False)))
+    return drafts
+
+
+def model_along(model: Model, prompt: list[int], text: list[int], limits: list[int]) -> Drafts:
+    """The Drafts by a model, which reads the text once: as long as a draft agrees with the text,
+    its next token depends on the text alone. limits: the most tokens at each position. Raises
+    FloatingPointError if its logits are not finite.
+    """
+    ids, n_prompt, n_ctx = prompt + text, len(prompt), model.config.n_ctx
     n_read = min(len(ids) - 1, n_ctx)
     n_last = max(0, n_read - n_prompt + 1)
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
     largest(logits)  # raises FloatingPointError for NaN
     greedy = logits.argmax(axis=-1)
-    agree, run = [], 0
+    drafts, agree = [], 0
     for i in reversed(range(len(text))):
-        run = run + 1 if i < n_last and greedy[i] == text[i] else 0
-        agree.append(run)
-    lengths = [max(0, min(most, n, n_ctx + 1 - n_prompt - i)) for i, n in enumerate(room)]
-    return list(zip(lengths, agree[::-1]))
+        agree = agree + 1 if i < n_last and greedy[i] == text[i] else 0
+        # + 1: the last drafted token is never read, so it needs no place in the context
+        drafts.append((max(0, min(limits[i], n_ctx + 1 - n_prompt - i)), agree))
+    return drafts[::-1]
 
 
-def rounds_along(drafts: list[tuple[int, int]], K: int) -> Iterator[tuple[int, int]]:
-    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K.
-
-    drafts: as drafts_along returns them
-    """
+def rounds_along(drafts: Drafts, K: int) -> Iterator[tuple[int, int]]:
+    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K."""
     i = 0
     while i < len(drafts):
         length, agree = drafts[i]
@@ -185,7 +210,7 @@ def rounds_along(drafts: list[tuple[int, int]], K: int) -> Iterator[tuple[int, i
         i += accepted + 1
 
 
-def replay_row(drafts_of_texts: list[list[tuple[int, int]]], K: int) -> dict:
+def replay_row(drafts_of_texts: list[Drafts], K: int) -> dict:
     """Return the figures of all texts for one K, {column: value}."""
     rounds = [one for drafts in drafts_of_texts for one in rounds_along(drafts, K)]
     examined, accepted = zip(*rounds)

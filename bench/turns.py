@@ -1,8 +1,8 @@
 """Decode the same prompts with several decoders, which take turns, with a clock on each part."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -10,11 +10,11 @@ from tqdm import tqdm
 from bench.rows import Draft, Runs
 from decoding.batching import decode_together
 from decoding.clocked import Clocked
-from decoding.decode import make_drafter, timed
+from decoding.decode import begin, timed
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from gpt2 import Model
-from sampling import RULES, Rng, SamplingParams, autoregressive, speculative
+from sampling import RULES, Rng, Round, SamplingParams
 
 Variant = tuple[str, int, str]  # a draft's name, K and the rule
 PLAIN: Variant = ("", 0, "token")  # the autoregressive loop
@@ -64,41 +64,59 @@ def decode_texts(
     draft_seconds: list[float] = []
     target_seconds: list[float] = []
 
-    def decode_one(i: int, batched: Callable = lambda model: model) -> tuple[list, list, float]:
-        """Return (token ids, rounds, seconds) of text i, without the prefill."""
+    def decode_one(i: int, batched: Callable = lambda model: model) -> Text:
         model: Any = Clocked(batched(target), "read", target_seconds)
-        rng = Rng(stream(Purpose.TEXT, *seeds, i))
-        if name:
-            rule = RULES[rule_name]
-            if acceptance:
-                # the same for all texts of a batch: one unlucky text would slow the others
-                rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
-            drafter = make_drafter(batched(drafts[name]), model, to_probs, rng)
-            drafter = Clocked(drafter, "propose", draft_seconds)
-            loop = speculative(model, drafter, prompts[i], n_tokens, K, to_probs, rng, rule=rule)
-        else:
-            loop = autoregressive(model, prompts[i], n_tokens, to_probs, rng)
-        ids: list[int] = []
-        rounds: list[Draft] = []
-        seconds: list[float] = []
-        for one in timed(loop, seconds):
-            room = n_tokens - len(ids) - 1
-            rounds.append(Draft(room, len(one.draft), one.examined, one.accepted))
-            ids += one.tokens
-        return ids, rounds[1:], sum(seconds[1:])
+        rule = RULES[rule_name]
+        if acceptance:
+            # the same for all texts of a batch: one unlucky text would slow the others
+            rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
+        rounds = begin(
+            "speculative" if name else "autoregressive",
+            model,
+            batched(drafts.get(name)),
+            None,
+            prompts[i],
+            n_tokens,
+            K=K,
+            to_probs=to_probs,
+            seed=stream(Purpose.TEXT, *seeds, i),
+            rule=rule,
+            around_drafter=lambda drafter: Clocked(drafter, "propose", draft_seconds),
+        )
+        return followed(rounds, n_tokens)
 
     if len(prompts) == 1:
         texts = [decode_one(0)]
     else:
         texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
     return {
-        "texts": [ids for ids, _, _ in texts],
-        "rounds": [one for _, rounds, _ in texts for one in rounds],
-        "seconds": max(seconds for _, _, seconds in texts),
+        "texts": [text.ids for text in texts],
+        "rounds": [one for text in texts for one in text.rounds],
+        "seconds": max(text.seconds for text in texts),
         # the first pass is the prefill's; in a batch, a loop's times are those of all others, too
         "draft_seconds": draft_seconds if len(prompts) == 1 else [],
         "target_seconds": target_seconds[1:] if len(prompts) == 1 else [],
     }
+
+
+class Text(NamedTuple):
+    """A text that was decoded; rounds and seconds are without the prefill."""
+
+    ids: list[int]
+    rounds: list[Draft]
+    seconds: float
+
+
+def followed(rounds: Iterator[Round], n_tokens: int) -> Text:
+    """Run the Rounds of a text of n_tokens to their end, and time them."""
+    ids: list[int] = []
+    drafts: list[Draft] = []
+    seconds: list[float] = []
+    for one in timed(rounds, seconds):
+        room = n_tokens - len(ids) - 1
+        drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
+        ids += one.tokens
+    return Text(ids, drafts[1:], sum(seconds[1:]))
 
 
 def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:

@@ -21,13 +21,13 @@ from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
 from decoding.decode import (
-    DECODERS,
     HEADS,
     NGRAM,
     Decoder,
     begin,
     compare,
     decode,
+    decoders_of,
     encode_prompt,
     names_of,
     options_of,
@@ -189,7 +189,7 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
         rounds = begin(decoder, *models, encoder, line["prompt_token_ids"], **options)
         return decode(rounds, encoder)
 
-    decoders = DECODERS if settings["mode"] == "both" else (settings["mode"],)
+    decoders = decoders_of(settings["mode"])
     for decoder in decoders:
         tasks = [partial(continue_line, line, decoder) for line in readable]
         for line, result in zip(readable, decode_together(tasks, target)):

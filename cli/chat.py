@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
-from cli import show, trace
+from cli import trace
 from cli.command import ERRORS, flags_of, print_error, read, say
 from cli.help import unknown
-from decoding.decode import DECODERS, begin, decode, encode_prompt, options_of, pair_of
+from decoding.decode import begin, decode, decoders_of, encode_prompt, options_of, pair_of
 
 try:
     import readline  # noqa: F401, gives input() line editing and a history
@@ -44,19 +44,12 @@ def chat(
     settings = dict(locals())
     options_of(settings), pair_of(settings)  # refuse what cannot be used
     interactive = sys.stdin.isatty()
-    about = (inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines()
     if interactive:
-        say(*about)
+        answer(settings, "/help")
     while True:
         try:
             line = input("> " if interactive else "")
-            words = line.strip()
-            if words in ("/help", "/?") or interactive and words in ("help", "?"):
-                say(*about)
-            elif line.startswith("/") and not line.startswith("//"):
-                change(settings, line[1:])
-            elif words:
-                continue_text(settings, line[line.startswith("//") :])
+            answer(settings, "/help" if interactive and line.strip() in ("help", "?") else line)
         except EOFError:
             return
         except KeyboardInterrupt:
@@ -67,6 +60,18 @@ def chat(
             if isinstance(error, OSError) and not error.filename:
                 raise  # stdin or stdout is gone or full: the next line would fail, too
             print_error(error)
+
+
+def answer(settings: dict[str, Any], line: str) -> None:
+    """Do what a line asks for: say what `chat` is, change or show settings, or continue a prompt;
+    nothing for an empty line. Raises what `change` and `continue_text` do.
+    """
+    if line.strip() in ("/help", "/?"):
+        say(*(inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines())
+    elif line.startswith("/") and not line.startswith("//"):
+        change(settings, line[1:])
+    elif line.strip():
+        continue_text(settings, line[line.startswith("//") :])
 
 
 def change(settings: dict[str, Any], words: str) -> None:
@@ -97,11 +102,9 @@ def continue_text(settings: dict[str, Any], prompt: str) -> None:
     """
     target, draft_model, encoder = pair_of(settings)
     ids, options = encode_prompt(prompt, encoder, target), options_of(settings)
-    mode = settings["mode"]
-    decoders = DECODERS if mode == "both" else (mode,)
-    for decoder in decoders:
+    for decoder in decoders_of(settings["mode"]):
         is_traced = settings["trace"] and decoder == "speculative"
-        watch = trace.trace if is_traced else show.stream
+        watch = trace.trace if is_traced else trace.stream
         rounds = begin(decoder, target, draft_model, encoder, ids, **options)
         result = decode(rounds, encoder, partial(watch, encoder, prompt))
         figures = "{seconds:.2f} s, {tokens_per_second:.1f} tokens/s, "

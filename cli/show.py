@@ -1,4 +1,4 @@
-"""What is printed of a text. `text` and `stream`, and `trace` in trace.py, are generators: they
+"""What is printed of a text. `text`, and `stream` and `trace` in trace.py, are generators: they
 pass the Rounds of a loop on, and show them.
 """
 
@@ -27,18 +27,6 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
     print(f"{opening}{encoder.decode(encoder.without_end(ids))}")
 
 
-def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print the text while it is written."""
-    decode = encoder.incremental_decoder()
-    for this_round in rounds:
-        if this_round.tokens:  # the prefill has none; of a text that fails at once nothing is shown
-            words = opening + decode(encoder.without_end(this_round.tokens))
-            print(words, end="", flush=True)
-            opening = ""
-        yield this_round
-    print(opening + decode([], final=True))
-
-
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -47,9 +35,11 @@ def first_text(
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)
-    watch = stream if flags["stream"] else text
+    watch = text
     if flags["trace"] and decoder == "speculative":
         from cli.trace import trace as watch
+    elif flags["stream"]:
+        from cli.trace import stream as watch
     title = f"{decoder.capitalize()} Decode"
     print(f"{title}\n{'-' * len(title)}")
     result = decode(rounds, encoder, partial(watch, encoder, f"Text = {flags['prompt']}"))
@@ -58,8 +48,8 @@ def first_text(
 
 
 def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) -> None:
-    """Print the times, what the drafts were good for, and whether the two texts are equal.
-    A speedup that cannot be is none.
+    """Print the times, what the drafts were good for, and of two texts the speedup and whether they
+    are equal.
 
     results: {decoder: what decoding.decode.decode returned}; compared: what `compare` returned
     """
@@ -67,33 +57,45 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
         line = "Time = {seconds:.2f}s {}, {tokens_per_second:.1f} tokens/s"
         print((line + " after {prefill_seconds:.2f}s of prefill").format(decoder, **result))
     if speculated := results.get("speculative"):
-        if speculated["drafted"]:
-            line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
-            print((line + "of {drafted} drafted tokens)").format(**speculated))
-        else:
-            print("Acceptance rate: nothing was drafted")
-        if speculated["drafted"] > 2 * speculated["examined"]:
-            print("Most drafted tokens came after a rejection: a smaller K wastes less.")
-        print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
-    if not compared:
-        return
-    speedups = sorted(compared["speedups"])
-    turns = f"median of {len(speedups)} turns, {speedups[0]:.2f} to {speedups[-1]:.2f}"
-    how = turns if len(speedups) > 1 else "one turn"
-    if compared["speedup"] <= results["speculative"]["tokens_per_target_pass"]:
-        print(f"Speedup = {compared['speedup']:.2f} ({how})")
+        drafts(speculated)
+        if compared:
+            speedup(compared, speculated["tokens_per_target_pass"])
+            verdict(compared)
+
+
+def drafts(speculated: dict[str, Any]) -> None:
+    """Print what the drafts of a text were good for."""
+    if speculated["drafted"]:
+        line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
+        print((line + "of {drafted} drafted tokens)").format(**speculated))
     else:
-        print(
-            f"Speedup: not measured. {compared['speedup']:.2f} ({how}) is more than the tokens per"
-        )
+        print("Acceptance rate: nothing was drafted")
+    if speculated["drafted"] > 2 * speculated["examined"]:
+        print("Most drafted tokens came after a rejection: a smaller K wastes less.")
+    print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
+
+
+def speedup(compared: dict[str, Any], most: float) -> None:
+    """Print the median speedup of the turns; one that cannot be, because it is above `most`, the
+    tokens per pass, is called not measured.
+    """
+    median, turns = compared["speedup"], compared["speedups"]
+    how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
+    how = how if len(turns) > 1 else "one turn"
+    if median <= most:
+        print(f"Speedup = {median:.2f} ({how})")
+    else:
+        print(f"Speedup: not measured. {median:.2f} ({how}) is more than the tokens per")
         print("target pass allow: other programs kept this machine busy. Run it again.")
+
+
+def verdict(compared: dict[str, Any]) -> None:
+    """Print whether the two texts are equal, and if not what the difference is."""
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:
-        line = (
-            "The two texts differ from token {position} on, which is a {verdict}: the two scores "
-        )
-        line += "there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        line = "The two texts differ from token {position} on, which is a {verdict}: "
+        line += "the two scores there are {gap:.2g} apart, rounding errors {float_error:.2g}."
         print(line.format(**compared["difference"]))
     else:
         print("The two texts differ, as two samples from one distribution do.")

@@ -1,4 +1,4 @@
-"""What --trace prints: the rounds of a text, every token marked by where it came from."""
+"""What is printed of a text while it is written: --stream, or its rounds, --trace."""
 
 import os
 import sys
@@ -17,8 +17,22 @@ SOURCES = {
 }
 
 
+def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
+    """Print the text while it is written, behind `opening`."""
+    decode = encoder.incremental_decoder()
+    for this_round in rounds:
+        if this_round.tokens:  # the prefill has none; of a text that fails at once nothing is shown
+            words = opening + decode(encoder.without_end(this_round.tokens))
+            print(words, end="", flush=True)
+            opening = ""
+        yield this_round
+    print(opening + decode([], final=True))
+
+
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print a line for each round, with every token marked by where it came from; then the text."""
+    """Print a line for each round, with every token marked by where it came from; then the text,
+    behind `opening`. In colour on a terminal, unless NO_COLOR is set.
+    """
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
     decode = encoder.incremental_decoder()
 

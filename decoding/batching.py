@@ -68,13 +68,7 @@ def read_together(
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text.
     """
-    new_ids = []  # of each text, those that its cache lacks
-    for ids, cache, n_last in zip(texts, caches, n_lasts):
-        new = model.roll_back(ids, cache, n_last)
-        if len(new) > CHUNK:  # a long prompt gains nothing beside others
-            model.read(ids[: len(ids) - n_last], cache, n_last=0)
-            new = ids[len(cache.ids) :]
-        new_ids.append(new)
+    new_ids = [left_to_read(model, *of_text) for of_text in zip(texts, caches, n_lasts)]
     # which rows of the pass belong to each text
     ends = list(accumulate(len(ids) for ids in new_ids))
     slices = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
@@ -98,6 +92,17 @@ def read_together(
     last_rows = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[end - n_last : end] for end, n_last in zip(accumulate(n_lasts), n_lasts)]
+
+
+def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
+    """The ids that a shared pass is to read: those that the cache lacks, and always the last
+    n_last. More than CHUNK, which gain nothing beside others, are read here, but for the last.
+    """
+    new = model.roll_back(ids, cache, n_last)
+    if len(new) <= CHUNK:
+        return new
+    model.read(ids[: len(ids) - n_last], cache, n_last=0)
+    return ids[len(cache.ids) :]
 
 
 def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
@@ -124,6 +129,22 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
     return [request for request in waiting if request.model is not model]
 
 
+def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
+    """Answer the Requests in the inbox, until the Futures of n_running calls have come out of it:
+    all calls have ended. Raises what a call raised, at once.
+    """
+    waiting: list[Request] = []
+    while n_running:
+        if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
+            waiting = serve_one_model(waiting, target)
+        message = inbox.get()
+        if isinstance(message, Request):
+            waiting.append(message)
+        else:
+            message.result()  # raises what the call raised
+            n_running -= 1
+
+
 def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -> list[Any]:
     """Call task(batched) for each of the tasks at the same time, in threads. Returns what they
     returned, in their order.
@@ -148,17 +169,7 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
             raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
         for future in futures:
             future.add_done_callback(inbox.put)
-        waiting: list[Request] = []
-        n_running = len(futures)
-        while n_running:
-            if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
-                waiting = serve_one_model(waiting, target)
-            message = inbox.get()
-            if isinstance(message, Request):
-                waiting.append(message)
-            else:
-                message.result()  # raises what the call raised
-                n_running -= 1
+        serve(inbox, len(futures), target)
         return [future.result() for future in futures]
     finally:
         # End the calls that still run: those that compute end at their next read. Each is told,

@@ -24,6 +24,7 @@ from sampling import (
     Round,
     SamplingParams,
     autoregressive,
+    never,
     speculative,
     stop_condition,
 )
@@ -84,25 +85,22 @@ def pair_of(settings: Mapping[str, Any]) -> tuple[Model, Any, Encoder]:
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{flag: value} as the options of `begin`. Raises ValueError for what cannot be used."""
-    names = ("n_tokens_to_generate", "K", "seed", "verification", "coupled", "stop")
-    n_tokens, K, seed, verification, coupled, stop = (settings[name] for name in names)
-    if n_tokens < 1:
+    options = {name: settings[name] for name in ("K", "seed", "verification", "coupled")}
+    if (n_tokens := settings["n_tokens_to_generate"]) < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
-    if K != "auto" and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more")
-    if seed < 0:
-        raise ValueError(f"seed {seed}: expected 0 or more")
-    if coupled and verification != "token":
+    if options["K"] != "auto" and options["K"] < 1:
+        raise ValueError(f"K = {options['K']}: expected 1 or more")
+    if options["seed"] < 0:
+        raise ValueError(f"seed {options['seed']}: expected 0 or more")
+    if options["coupled"] and options["verification"] != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    return {
-        "n_tokens": n_tokens,
-        "K": K,
-        "to_probs": SamplingParams(*(settings[x] for x in ("temperature", "top_k", "top_p"))),
-        "seed": seed,
-        "stop": read_stop(stop),
-        "verification": verification,
-        "coupled": coupled,
-    }
+    to_probs = SamplingParams(*(settings[x] for x in ("temperature", "top_k", "top_p")))
+    return options | dict(n_tokens=n_tokens, to_probs=to_probs, stop=read_stop(settings["stop"]))
+
+
+def decoders_of(mode: str) -> tuple[Decoder, ...]:
+    """The decoders that --mode names, in the order of their turns."""
+    return DECODERS if mode == "both" else (mode,)  # type: ignore[return-value]
 
 
 def read_stop(flag: str) -> str:
@@ -136,70 +134,68 @@ def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
 
 
 def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
-    """The token ids of a prompt; of an empty one, the token that ends a text. Raises ValueError if
-    the target's context has no room for another token.
+    """The token ids of a prompt, at least one. Raises ValueError if it leaves no room for another
+    token in the target's context.
     """
     n_ctx = target.config.n_ctx
     if len(text) > n_ctx * encoder.longest:  # too long for sure: to encode it might take minutes
         raise ValueError(
             f"the prompt has {len(text)} characters: expected less than {n_ctx} tokens"
         )
-    ids = encoder.encode(text) or [encoder.end_of_text or 0]
+    ids = encode_any(text, encoder)
     if len(ids) >= n_ctx:
         raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
     return ids
 
 
-def new_rng(seed: int, coupled: bool, n_prompt: int) -> Any:
-    """What makes the random choices of a text after n_prompt tokens: an Rng, or if coupled the
-    noise that draft and target share.
-    """
-    if not coupled:
-        return Rng(seed)
-    from decoding.coupled import SharedNoise
-
-    return SharedNoise(seed, n_prompt)
+def encode_any(text: str, encoder: Any) -> list[int]:
+    """The token ids of a prompt, at least one: of no text, the token that ends a text, or 0."""
+    return encoder.encode(text) or [encoder.end_of_text or 0]
 
 
 def begin(
     decoder: Decoder,
     target: Model,
     draft_model: Any,
-    encoder: Encoder,
+    encoder: Encoder | None,
     ids: list[int],
     n_tokens: int,
     *,
     K: int | Literal["auto"] = 4,
     to_probs: SamplingParams = SamplingParams(),
-    seed: int = 123,
+    seed: Any = 123,
     stop: str = "",
     verification: Literal["token", "block"] = "token",
     coupled: bool = False,
     rng: Any = None,
-    drafter: Any = None,
+    rule: Callable | None = None,
+    around_drafter: Callable = lambda drafter: drafter,
 ) -> Iterator[Round]:
     """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
 
     ids: of the prompt, as encode_prompt returns them. n_tokens: how many to write; the text may end
-    before, after `stop` or <|endoftext|>. draft_model: as load_pair returned it, not used by the
-    autoregressive decoder. coupled: draft and target share their noise (decoding/coupled.py). rng,
-    drafter: in place of those that new_rng and make_drafter make. The options are those that
-    options_of returns, which refuses what cannot be used. Raises ValueError for another decoder.
+    before, after `stop` or <|endoftext|>, but not without an encoder. draft_model: as load_pair
+    returned it, not used by the autoregressive decoder. coupled: draft and target share their noise
+    (decoding/coupled.py). options_of returns such options, and refuses what cannot be used.
+
+    rng, rule: in place of those that seed and coupled, verification and coupled name.
+    around_drafter: gets the drafter; what it returns, such as one with a clock, drafts
+    Warns of a K that the draft cannot have (note_limits). Raises ValueError for another decoder.
     """
     if decoder not in DECODERS:
         raise ValueError(f"decoder {decoder!r}: expected {' or '.join(DECODERS)}")
-    rng = rng or new_rng(seed, coupled, len(ids))
-    is_done = stop_condition(encoder, stop)
+    if coupled:
+        from decoding.coupled import SharedNoise, verify_shared_noise
+
+        rng, rule = rng or SharedNoise(seed, len(ids)), rule or verify_shared_noise
+    else:
+        rng, rule = rng or Rng(seed), rule or RULES[verification]
+    is_done = stop_condition(encoder, stop) if encoder else never
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
     if draft_model is not None:  # which look-up is
         note_limits(draft_model.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
-    drafter = drafter or make_drafter(draft_model, target, to_probs, rng)
-    rule: Callable = RULES[verification]
-    if coupled:
-        from decoding.coupled import verify_shared_noise
-
-        rule = verify_shared_noise
+    drafter = around_drafter(make_drafter(draft_model, target, to_probs, rng))
     next_K: Any = K
     if K == "auto":
         from decoding.auto_k import AutoK

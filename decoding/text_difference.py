@@ -12,6 +12,7 @@ from sampling import SamplingParams
 MOST_ROWS = 9  # of the passes that are compared
 # passes differ by less than the rounding of one sum; by 1.9 times that with contrived weights
 MOST_FLOORS = 5
+LEAST = -1e4  # in place of a score of minus infinity, that of a removed token
 
 
 def first_difference(first: list[int], second: list[int]) -> int | None:
@@ -51,28 +52,40 @@ def explain_difference(
     position = first_difference(first, second)
     if position is None:
         raise ValueError("the two texts are equal: expected a difference")
-    text, cache = ids + first[:position], target.new_cache()
-    rest = second[position : position + MOST_ROWS - 1]
-    rows = [target.read(text + rest[:n], cache, n_last=n + 1)[0] for n in range(len(rest) + 1)]
-    scores = logits = np.array(rows)  # [n_passes, n_vocab]
+    text = ids + first[:position]
+    logits = in_passes(target, text, second[position : position + MOST_ROWS - 1])
     floor = rounding(target, logits)
-    finite = np.maximum(logits, -1e4)  # a removed token has a score of minus infinity
-    agree = np.ptp(finite, axis=0).max() <= MOST_FLOORS * floor
+    agree = spread(logits) <= MOST_FLOORS * floor
+    scores = logits
     if noise_seed is not None and not to_probs.greedy:
         p = to_probs(logits)
         scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
         floor /= to_probs.temperature
-    scores = np.maximum(scores, -1e4)
-    error = max(floor, np.ptp(scores, axis=0).max()) if agree else floor
+    error = max(floor, spread(scores)) if agree else floor
     tokens = first[position : position + 1] + second[position : position + 1]
-    one, other = scores[0, tokens] if len(tokens) == 2 else np.sort(scores[0])[-2:]
-    gap = abs(one - other)
+    # if one text has ended, there is no second token: then the gap of the best two is told
+    pair = scores[0, tokens] if len(tokens) == 2 else np.sort(scores[0])[-2:]
+    gap = abs(np.diff(np.maximum(pair, LEAST))[0])
     return {
         "position": position,
         "gap": float(gap),
         "float_error": float(error),
         "verdict": "tie" if agree and gap <= 2 * error and len(tokens) == 2 else "bug",
     }
+
+
+def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:
+    """The logits after a text, [1 + len(rest), n_vocab]: row n as the first row of a pass that also
+    reads n ids of the rest.
+    """
+    cache = target.new_cache()
+    rows = [target.read(text + rest[:n], cache, n_last=n + 1)[0] for n in range(len(rest) + 1)]
+    return np.array(rows)
+
+
+def spread(scores: np.ndarray) -> float:  # [n_passes, n_vocab]
+    """The largest difference between two passes in the score of a token."""
+    return np.ptp(np.maximum(scores, LEAST), axis=0).max()
 
 
 def rounding(target: Model, logits: np.ndarray) -> float:

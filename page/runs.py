@@ -9,14 +9,7 @@ from functools import partial
 from typing import Any
 
 from decoding.clocked import Clocked
-from decoding.decode import (
-    begin,
-    encode_prompt,
-    make_drafter,
-    new_rng,
-    options_of,
-    timed,
-)
+from decoding.decode import begin, encode_prompt, options_of, timed
 from page.report import run_data
 from page.rounds import LikeliestRng, RecordingRng, noted
 
@@ -88,13 +81,9 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     for this_round in timed(rounds, alone):
         tokens += this_round.tokens
         tell()
-    rng = new_rng(settings["seed"], settings["coupled"], len(ids))
-    drafter = make_drafter(draft_model, target, options["to_probs"], rng)
     drafting: list[float] = []
-    drafter = Clocked(drafter, "propose", drafting)
-    rounds = begin(
-        "speculative", target, draft_model, encoder, ids, **options, rng=rng, drafter=drafter
-    )
+    options["around_drafter"] = lambda drafter: Clocked(drafter, "propose", drafting)
+    rounds = begin("speculative", target, draft_model, encoder, ids, **options)
     seconds: list[float] = []
     split: list[list[float]] = []
     for _ in timed(rounds, seconds):
@@ -110,7 +99,7 @@ def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iter
     """
     target, draft_model, encoder = pair
     options, seed, coupled = options_of(settings), settings["seed"], settings["coupled"]
-    rng: Any = new_rng(seed, coupled, len(ids)) if coupled else RecordingRng(seed)
+    rng: Any = None if coupled else RecordingRng(seed)
     rule = "coupled" if coupled else settings["verification"]
     if options["to_probs"].greedy:
         rng, rule = LikeliestRng(seed), "token"
