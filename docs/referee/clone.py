@@ -3,7 +3,8 @@
 import importlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
@@ -32,14 +33,40 @@ class Stub(ModuleType):
         return self
 
 
+class Stubs:
+    """Finds Stubs, for sys.meta_path.
+
+    root: the folder of a clone
+    names: modules and packages that are stubs, with all modules below them but the `real` ones
+    known: {stub: {name: value}}, what is needed of them
+    """
+
+    def __init__(self, root: Path, names: Sequence[str], real: Sequence[str], known: Mapping):
+        self.root, self.names, self.real, self.known = root, names, real, known
+
+    def find_spec(self, name: str, *_) -> ModuleSpec | None:
+        within = any(f"{name}.".startswith(f"{stub}.") for stub in self.names)
+        return ModuleSpec(name, self) if within and name not in self.real else None
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return Stub(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        module.__path__ = [str(self.root / module.__name__.replace(".", "/"))]
+        vars(module).update(self.known.get(module.__name__, {}))
+
+
 def program(
     name: str,
     stubs: Sequence[str] = (),
+    real: Sequence[str] = (),
     known: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> ModuleType:
     """Import the module `name` from the clone whose folder the environment's CLONE names, as it is.
+    Raises ValueError if CLONE is not set, or has no such module.
 
-    stubs: modules that it imports, and that what is judged does not need
+    stubs: modules that it imports, and that what is judged does not need: the modules below each
+        are stubs, too, but for `name` and the `real` ones
     known: {stub: {name: value}}, what it does need of them
     """
     clone = os.environ.get("CLONE", "")
@@ -48,21 +75,18 @@ def program(
     if not clone or not any(file.with_suffix(end).exists() for end in ("", ".py")):
         problem = f"{root} has no {name}" if clone else "CLONE is not set"
         raise ValueError(f"{problem}: expected CLONE=the folder of a clone")
-    theirs = {path.stem for path in root.iterdir()} | set(stubs)
+    theirs = {path.stem for path in root.iterdir()} | {stub.partition(".")[0] for stub in stubs}
     before = dict(sys.modules)
     for module in before:  # ours may have the same names
-        if module in theirs or module.partition(".")[0] in theirs:
+        if module.partition(".")[0] in theirs:
             del sys.modules[module]
-    for stub in stubs:
-        sys.modules[stub] = Stub(stub)
-        sys.modules[stub].__path__ = [str(root / stub.replace(".", "/"))]
-        vars(sys.modules[stub]).update(known.get(stub, {}))
-    paths = list(sys.path)
+    paths, finders = list(sys.path), list(sys.meta_path)
     sys.path[:] = [str(root), *(path for path in paths if Path(path).resolve() != OURS)]
+    sys.meta_path.insert(0, Stubs(root, stubs, [name, *real], known))
     try:
         return importlib.import_module(name)
     finally:
-        sys.path[:] = paths
+        sys.path[:], sys.meta_path[:] = paths, finders
         sys.modules.update(before)
 
 
@@ -80,3 +104,21 @@ class CausalLM:
 
         rows = torch.tensor(np.array(self.model(input_ids[0].tolist()), float)).log()
         return SimpleNamespace(logits=rows[None], past_key_values=None)
+
+
+def with_bonus(sample: Callable) -> Callable:
+    """The rule of an engine's sampler, which gets the bonus token, and pads the tokens with -1.
+
+    sample: (draft [K], p [K, n_vocab], q [K, n_vocab], bonus [1]) -> the tokens of a round; its
+        arguments are tensors, of int64 and float32
+    """
+
+    def rule(draft: Sequence[int], p: np.ndarray, q: np.ndarray) -> list[int]:
+        import torch
+
+        bonus = torch.multinomial(torch.tensor(p[-1]), 1)
+        rows = (torch.tensor(x, dtype=torch.float32) for x in (p[:-1], q))
+        tokens = sample(torch.tensor(draft), *rows, bonus)
+        return [token for token in tokens.tolist() if token >= 0]
+
+    return rule

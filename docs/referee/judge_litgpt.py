@@ -11,14 +11,10 @@ from clone import CASES, program
 from proof.cases import filtered
 from proof.prove import prove
 
-PARTS = "config constants model prompts tokenizer utils api".split()
-STUBS = ["lightning", "lightning.fabric", "lightning.fabric.plugins"]
-
 
 def referee() -> list[dict]:
-    theirs = program(
-        "litgpt.generate.speculative_decoding", STUBS + [f"litgpt.{part}" for part in PARTS]
-    )
+    module = "litgpt.generate.speculative_decoding"
+    theirs = program(module, ["lightning", "litgpt"], ["litgpt.generate.base"])
 
     def judge(temperature):
         def loop(target, draft_model, ids, n_tokens, K):

@@ -1,38 +1,24 @@
-"""TRITON_INTERPRET=1 CLONE=~/lmdeploy python main.py prove lmdeploy
+"""CLONE=~/lmdeploy python main.py prove lmdeploy
 
-Judges rejection_sample of https://github.com/InternLM/lmdeploy (1263d5c): its Triton kernels, in
-Triton's interpreter. The bonus token is drawn here.
+Judges rejection_sample of https://github.com/InternLM/lmdeploy: its Triton kernels, in NumPy.
 """
 
 from types import SimpleNamespace
 
-import torch
-from clone import RULES, program
+from clone import ROUNDS, program, with_bonus
+from triton_in_numpy import TRITON
 
 from proof.prove import prove
 
-STUBS = [
-    "lmdeploy",
-    "lmdeploy.pytorch",
-    "lmdeploy.pytorch.engine",
-    "lmdeploy.pytorch.engine.logits_process",
-    "lmdeploy.pytorch.spec_decode",
-]
-
 
 def referee() -> list[dict]:
-    theirs = program("lmdeploy.pytorch.spec_decode.reject_sampler", STUBS)
+    module = "lmdeploy.pytorch.spec_decode.reject_sampler"
+    theirs = program(module, ["lmdeploy", *TRITON], known=TRITON)
+    theirs.sample_recovered_tokens_kernel.is_late = True  # one noise serves all places of a draft
     settings = SimpleNamespace(max_top_k=0, top_k=None)
 
-    def rule(draft, p, q):
-        K = len(draft)
-        tokens, _, _ = theirs.rejection_sample(
-            torch.tensor(p[None, :K], dtype=torch.float32).log(),
-            torch.tensor([draft], dtype=torch.long),
-            torch.multinomial(torch.tensor(p[K:]), 1)[0],
-            settings,
-            torch.tensor(q[None], dtype=torch.float32),
-        )
-        return [token for token in tokens[0].tolist() if token >= 0]
+    def sample(draft, p, q, bonus):
+        tokens, _, _ = theirs.rejection_sample(p.log()[None], draft[None], bonus, settings, q[None])
+        return tokens[0]
 
-    return [prove(rule, RULES, "rejection_sample of lmdeploy")]
+    return [prove(with_bonus(sample), ROUNDS, "rejection_sample of InternLM/lmdeploy")]

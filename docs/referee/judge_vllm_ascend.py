@@ -1,6 +1,6 @@
 """CLONE=~/vllm-ascend python main.py prove vllm_ascend
 
-Judges rejection_sample of https://github.com/vllm-project/vllm-ascend (182b75e) as it runs without
+Judges rejection_sample of https://github.com/vllm-project/vllm-ascend as it runs without
 Triton: as it stands, and with the configuration enable_block_verify. Constants of vLLM that it
 imports stand here, and its uniform random numbers are torch.rand's; no memory is pinned.
 """
@@ -9,25 +9,10 @@ import functools
 from types import SimpleNamespace
 
 import torch
-from clone import RULES, program
+from clone import RULES, program, with_bonus
 
 from proof.prove import prove
 
-STUBS = [
-    "vllm",
-    *(f"vllm.{name}" for name in ("distributed", "logger", "triton_utils", "v1")),
-    "vllm.distributed.parallel_state",
-    *(f"vllm.v1.{name}" for name in ("outputs", "sample", "spec_decode")),
-    *(f"vllm.v1.sample.{name}" for name in ("logits_processor", "metadata", "ops", "sampler")),
-    "vllm.v1.sample.logits_processor.builtin",
-    "vllm.v1.sample.ops.bad_words",
-    "vllm.v1.sample.rejection_sampler",
-    "vllm.v1.spec_decode.metadata",
-    *(f"vllm_ascend.{name}" for name in ("logger", "ascend_config", "ops", "ops.triton")),
-    "vllm_ascend.ops.triton.reject_sample",
-    "vllm_ascend.sample.penalties",
-    "vllm_ascend.sample.sampler",
-]
 KNOWN = {
     "vllm.v1.sample.rejection_sampler": dict(
         GREEDY_TEMPERATURE=0, MAX_SPEC_LEN=128, PLACEHOLDER_TOKEN_ID=-1, RejectionSampler=object
@@ -37,7 +22,7 @@ KNOWN = {
 
 
 def referee() -> list[dict]:
-    theirs = program("vllm_ascend.sample.rejection_sampler", STUBS, KNOWN)
+    theirs = program("vllm_ascend.sample.rejection_sampler", ["vllm", "vllm_ascend"], known=KNOWN)
     theirs.generate_uniform_probs = lambda n, *_: torch.rand(n, dtype=torch.float64)
     theirs.torch = Unpinned()
 
@@ -54,22 +39,15 @@ def referee() -> list[dict]:
             all_greedy=False, all_random=True, temperature=torch.ones(1), generators={}
         )
 
-        def rule(draft, p, q):
+        def sample(draft, p, q, bonus):
             K = len(draft)
-            tokens = theirs.rejection_sample(
-                torch.tensor(draft, dtype=torch.int32),
-                [K],
-                K,
-                torch.tensor([K], dtype=torch.int32),
-                torch.tensor(q, dtype=torch.float32),
-                torch.tensor(p[:K], dtype=torch.float32).log(),
-                torch.multinomial(torch.tensor(p[K:]), 1),
-                settings,
-            )
-            return [token for token in tokens[0].tolist() if token >= 0]
+            ends = torch.tensor([K], dtype=torch.int32)
+            draft = draft.to(torch.int32)
+            tokens = theirs.rejection_sample(draft, [K], K, ends, q, p.log(), bonus[None], settings)
+            return tokens[0]
 
         cases = [case for case in RULES if case.K >= 3 * block]
-        return prove(rule, cases, f"rejection_sample of vllm-ascend{name}")
+        return prove(with_bonus(sample), cases, f"rejection_sample of vllm-ascend{name}")
 
     return [judge("", False), judge(", enable_block_verify", True)]
 

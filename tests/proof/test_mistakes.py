@@ -10,14 +10,17 @@ import sampling
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.mistakes import (
+    HELPERS,
     MISTAKES,
     Mistake,
+    changes,
     edited,
     making,
     measure,
     mistakes,
     sample_again,
     sample_and_keep,
+    without,
 )
 from sampling import Rng
 
@@ -37,22 +40,27 @@ def test_is_caught_by_the_test_it_names(name):
 
 @each
 def test_is_a_small_difference_of_code_that_is_given_back(name):
-    changes = MISTAKES[name].changes
-    for function, pieces in changes.items():
-        right, wrong, _ = edited(function, *pieces.items())
-        pairs = list(zip(right.splitlines(), wrong.splitlines(), strict=True))
-        assert 1 <= sum(a != b for a, b in pairs) <= 2
-    before = {function: function.__code__ for function in changes}
+    functions = changes(MISTAKES[name].diff)
+    for function, pieces in functions.items():
+        right, wrong, _ = edited(function, *pieces)
+        both = zip(right.splitlines(), wrong.splitlines(), strict=True)
+        changed = [(a, b) for a, b in both if a != b]
+        # whole lines, so that a reader sees what is changed
+        assert pieces == [tuple(line.split("  #")[0].strip() for line in pair) for pair in changed]
+        assert 1 <= len(changed) <= 2
+    n_lines = sum(map(len, functions.values()))
+    assert MISTAKES[name].diff.count("\n") + 1 == len(functions) + 2 * n_lines  # and no others
+    before = {function: function.__code__ for function in functions}
     with pytest.raises(KeyboardInterrupt), making(MISTAKES[name]):
         assert all(function.__code__ is not code for function, code in before.items())
         raise KeyboardInterrupt
     assert all(function.__code__ is code for function, code in before.items())
-    assert not vars(sampling).keys() & MISTAKES[name].helpers.keys()
+    assert not vars(sampling).keys() & HELPERS.keys()
 
 
 def test_code_that_moved_is_noticed():
     for piece in ("no such code", "draft"):  # neither none nor several
-        mistake = replace(MISTAKES["reseed"], changes={sampling.verify: {piece: ""}})
+        mistake = replace(MISTAKES["reseed"], diff=f"@@ sampling.verify @@\n- {piece}\n+ pass")
         with pytest.raises(LookupError, match="once"), making(mistake):
             pass
 
@@ -61,8 +69,8 @@ def test_code_that_moved_is_noticed():
 
 
 def unchanged(mistake: Mistake) -> Mistake:
-    words = dict.fromkeys(("what", "seen_in", "caught_by", "cost", "example"), "")
-    return replace(mistake, changes={}, helpers={}, seed=0, **words)
+    words = ("what", "seen_in", "diff", "caught_by", "cost", "example", "prompt")
+    return replace(mistake, n_prompts=1, seed=0, **dict.fromkeys(words, ""))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +148,7 @@ def test_a_mistake_is_shown_at_work(program):
 def test_it_shows(name, capsys):
     """In the toy by another distribution or fewer tokens gained, and in a text or an example."""
     mistake = MISTAKES[name]
-    found, right = measure(mistake), measure(replace(mistake, changes={}))
+    found, right = measure(mistake), measure(without(mistake))
     differs = bool(found["problem"]) or found["distance"] > 1e-3
     assert differs or found["kept"] < right["kept"] - 0.05 or mistake.example
     mistakes(name)
