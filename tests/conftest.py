@@ -2,12 +2,13 @@
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import backends.before_numpy  # noqa: F401
 
 os.environ["HF_HUB_CACHE"] = os.devnull
-settings.register_profile("a busy machine", deadline=None)
+patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("a busy machine", **patient)
 settings.load_profile("a busy machine")
 
 # the fixtures of all tests

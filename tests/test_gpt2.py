@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import strict
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from make_golden import CONFIG, GOLDEN, recipe
 from toys import NUMPY, TINY
@@ -48,8 +48,7 @@ def short_parts():
 
 
 any_model = st.builds(tiny_model, st.integers(0, len(SHAPES) - 1), st.integers(0, 9))
-# the machine may be busy: no deadline
-fast = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+fast = settings(max_examples=40)
 
 
 def texts(model, n_min=1, n_max=24):

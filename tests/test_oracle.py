@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from make_golden import recipe, reference, reference_logits
 from toys import NUMPY
@@ -64,7 +64,6 @@ def test_embedded_models(size):
         assert difference(ours, theirs, random_ids(ours.config, n)) <= 1e-4
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 10**6),
     n_vocab=st.sampled_from([1, 2, 17, 259, 2048]),

@@ -151,7 +151,7 @@ def test_a_server_that_was_never_reached_is_named_soon(get, server, monkeypatch)
 def test_somebody_falls_silent(get, server, monkeypatch):
     server.behave = lambda path, first: {"status": 503} if first else {"cut": 3000}
     assert "503; try again, it goes on where it stopped" in refusal(get)
-    monkeypatch.setattr(download, "TIMEOUT", (5, 0.2))
+    monkeypatch.setattr(download, "TIMEOUT", (5, 0.5))
     server.behave = once({"cut": 3000, "stall": 30}, {"cut": 0, "stall": 30})
     assert get() == CONTENT and len(get.waits) == 2
 

@@ -13,9 +13,17 @@ import warnings
 import numpy as np
 import pytest
 import torch_files
-from edits import DTYPES, edit_header, edit_json, with_entry, without
+from edits import DTYPES, edit_header, edit_json, logits, with_entry, without
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, refusal, renumbered, tiny_vocabulary, write_safetensors, write_shards
+from toys import (
+    NUMPY,
+    refusal,
+    renumbered,
+    tiny_vocabulary,
+    write_checkpoint,
+    write_safetensors,
+    write_shards,
+)
 
 import utils
 from checkpoints.others import OTHERS
@@ -25,17 +33,10 @@ from sampling import Rng, SamplingParams, autoregressive, stop_condition
 
 CONFIG = Config(n_vocab=259, n_ctx=32, n_embd=24, n_head=2, n_layer=2)
 CONFIG_JSON = {
-    "activation_function": "gelu_new",
-    "architectures": ["GPT2LMHeadModel"],
-    "eos_token_id": 258,
-    "layer_norm_epsilon": 1e-5,
-    "model_type": "gpt2",
-    "n_embd": 24,
-    "n_head": 2,
-    "n_layer": 2,
-    "n_positions": 32,
-    "vocab_size": 259,
-}
+    "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "eos_token_id": 258,
+    "layer_norm_epsilon": 1e-5, "model_type": "gpt2", "n_embd": 24, "n_head": 2, "n_layer": 2,
+    "n_positions": 32, "vocab_size": 259,
+}  # fmt: skip
 RNG = np.random.default_rng(0)
 TENSORS = {  # exact in every dtype
     f"transformer.{name}": (RNG.integers(-63, 64, shape) / 128).astype(np.float32)
@@ -365,11 +366,12 @@ NOTES = {
 ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
 ANOTHER_MODEL |= {"Mistral of Stanford", "the number of heads left out"}
 # transformers does not read these files, or these names
-OURS_ONLY = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "saved on Windows"}
-OURS_ONLY |= {"what training wraps around", "the embedding as head only"}
-OURS_ONLY |= {"a row more than the config says"}
-OURS_ONLY |= {"no end in generation_config.json"}  # it then never ends a text
-OURS_ONLY |= {"settings that are ignored", "a special token that takes spaces"}
+OURS_ONLY = {
+    "gpt-2-simple", "OpenAI's, from a Mac's archive", "saved on Windows",
+    "what training wraps around", "the embedding as head only", "a row more than the config says",
+    "no end in generation_config.json",  # it then never ends a text
+    "settings that are ignored", "a special token that takes spaces",
+}  # fmt: skip
 # here, special tokens without a row are text in a prompt, and those that take spaces
 SPECIAL_IS_TEXT = {"PAD in settings only", "a token without a row", "tokens without rows"}
 SPECIAL_IS_TEXT |= {"a special token that takes spaces"}
@@ -384,14 +386,8 @@ def build(tmp_path):
     """A function (change) -> the folder of the small model with this change."""
 
     def build(change):
-        folder = tmp_path / "model"
-        folder.mkdir()
-        vocabulary, merges = tiny_vocabulary()
-        write_safetensors(folder / "model.safetensors", TENSORS)
+        folder = write_checkpoint(tmp_path / "model", CONFIG, TENSORS)
         write("config.json", CONFIG_JSON)(folder)
-        write("vocab.json", vocabulary)(folder)
-        lines = [f"{a} {b}\n" for a, b in merges]
-        write("merges.txt", "".join(["#version: 0.2\n", *lines]).encode())(folder)
         change(folder)
         return folder
 
@@ -406,17 +402,12 @@ def load(folder):
     return model, encoder, " ".join(str(note.message) for note in notes)
 
 
-def logits(model, ids):
-    return model.read(ids, model.new_cache(), n_last=len(ids))
-
-
 def greedy(model, encoder, ids, n):
     """At most n tokens after ids, up to the end of the text."""
     rounds = autoregressive(model, ids, n, SamplingParams(0.0), Rng(0), stop_condition(encoder))
     return [token for one in rounds for token in one.tokens]
 
 
-IDS = [0, 258, 17, 17]
 BASE = utils.build_model(CONFIG, lambda name: TENSORS[f"transformer.{name}"], NUMPY)
 
 
@@ -427,7 +418,7 @@ def test_kinds_that_load(build, kind):
     assert model.config.n_vocab == encoder.n_vocab
     for prompt in PROMPTS:
         assert encoder.decode(encoder.encode(prompt)) == prompt
-    same = np.allclose(logits(model, IDS)[:, :259], logits(BASE, IDS), atol=1e-5)
+    same = np.allclose(logits(model)[:, :259], logits(BASE), atol=1e-5)
     assert same == (kind not in ANOTHER_MODEL)
 
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from heads import toy_head
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from toys import TINY, tiny_model
 
@@ -55,7 +55,7 @@ some_text = st.tuples(
 )
 
 
-@settings(max_examples=20, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=20)
 @given(st.lists(some_text, min_size=0, max_size=6))
 def test_every_text_is_what_it_is_alone(texts):
     """Any mix of drafts, heads among them, of filters, rules, lengths and ends: the same rounds."""

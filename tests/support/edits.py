@@ -24,8 +24,8 @@ def check(program, tmp_path):
     return lambda *words: program("check", f"--models_dir={tmp_path}", *words)
 
 
-def logits(model):
-    return model.read(IDS, model.new_cache(), n_last=len(IDS))
+def logits(model, ids=IDS):
+    return model.read(ids, model.new_cache(), n_last=len(ids))
 
 
 def edit_json(path, edit):

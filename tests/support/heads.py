@@ -12,14 +12,8 @@ EAGLE, MEDUSA = "eagle", "medusa"
 def head_config(kind, config):
     if kind == MEDUSA:
         return MedusaConfig(config.n_vocab, config.n_ctx, config.n_embd, 2, config.epsilon)
-    return EagleConfig(
-        n_vocab=config.n_vocab,
-        n_ctx=config.n_ctx,
-        n_embd=6,
-        n_head=2,
-        n_layer=1,
-        n_hidden=config.n_embd,
-    )
+    shape = {"n_embd": 6, "n_head": 2, "n_layer": 1, "n_hidden": config.n_embd}
+    return EagleConfig(config.n_vocab, config.n_ctx, **shape)
 
 
 def head_tensors(config, seed=5, scale=0.6):

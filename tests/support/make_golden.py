@@ -52,23 +52,14 @@ def reference(config, read, dtype):
     import transformers
 
     shape = transformers.GPT2Config(
-        vocab_size=config.n_vocab,
-        n_positions=config.n_ctx,
-        n_embd=config.n_embd,
-        n_head=config.n_head,
-        n_layer=config.n_layer,
-        layer_norm_epsilon=config.epsilon,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
+        vocab_size=config.n_vocab, n_positions=config.n_ctx, n_embd=config.n_embd,
+        n_head=config.n_head, n_layer=config.n_layer, layer_norm_epsilon=config.epsilon,
+        bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
     model = transformers.GPT2LMHeadModel(shape).eval()
     model.to(getattr(torch, np.dtype(dtype).name))
-    weights = {
-        f"transformer.{name}": torch.from_numpy(read(name).astype(dtype))
-        for name in config.shapes()
-    }
-    unknown = model.load_state_dict(weights, strict=False)
-    assert not unknown.unexpected_keys and unknown.missing_keys == ["lm_head.weight"], unknown
+    weights = {name: torch.from_numpy(read(name).astype(dtype)) for name in config.shapes()}
+    model.transformer.load_state_dict(weights)
     assert model.lm_head.weight is model.transformer.wte.weight
     return model
 

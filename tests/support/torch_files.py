@@ -3,13 +3,9 @@
 import zipfile
 
 STORAGES = {
-    "float64": "DoubleStorage",
-    "float32": "FloatStorage",
-    "float16": "HalfStorage",
-    "uint16": "BFloat16Storage",
-    "uint8": "ByteStorage",
-    "bool": "BoolStorage",
-}
+    "float64": "DoubleStorage", "float32": "FloatStorage", "float16": "HalfStorage",
+    "uint16": "BFloat16Storage", "uint8": "ByteStorage",
+}  # fmt: skip
 ORDERED_DICT = b"ccollections\nOrderedDict\n)R"
 
 
