@@ -78,13 +78,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("temperature == 0", "False"),
             ("/ temperature", "/ max(temperature, 1e-6)"),
         ),
-        "in place": (
-            "changes its arguments",
-            (
-                "    weights = np.exp((logits - logits.max())",
-                "    logits -= logits.max()\n    weights = np.exp((logits)",
-            ),
-        ),
+        "in place": ("changes its arguments", (
+            "    weights = np.exp((logits - logits.max())",
+            "    logits -= logits.max()\n    weights = np.exp((logits)",
+        )),
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
         "the largest size": ("nan", ("logits - logits.max()", "logits - abs(logits).max()")),
         "the largest, or 0": ("nan", ("logits - logits.max()", "logits - max(0, logits.max())")),
@@ -100,20 +97,17 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "no bonus": ("gives 1, expected 1.3", ("range(K + 1)", "range(K)")),
         "0 / 0 at a = 1": (
-            "ZeroDivisionError",
-            ("sum(a**n for n in range(K + 1))", "(1 - a ** (K + 1)) / (1 - a)"),
+            "ZeroDivisionError", ("sum(a**n for n in range(K + 1))", "(1 - a ** (K + 1)) / (1 - a)")
         ),
     },
     "one_token_3": {
         "replaced from p": ("comes out is [0.35, 0.39, 0.26]", ("residual_2(p, q)", "p")),
         "the residual is not scaled": (
-            "sample([0.3, 0, 0])",
-            ("residual_2(p, q)", "np.maximum(p - q, 0)"),
+            "sample([0.3, 0, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
         ),
         "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
         "a coin of its own": (
-            "keeps state",
-            ("accept(p[x] / q[x])", "random.random() < p[x] / q[x]"),
+            "keeps state", ("accept(p[x] / q[x])", "random.random() < p[x] / q[x]")
         ),
         "no return": ("None: return two values", ("return sample(", "sample(")),
         "one value": ("return two values", ("return x, True", "return x")),
@@ -128,8 +122,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("residual_2(p, q)", "p / p.sum()"),
         ),
         "a ratio near 1 is 1": (
-            "distance of 6.1e-05",
-            ("if accept", "if p[x] / q[x] > 0.999 or accept"),
+            "distance of 6.1e-05", ("if accept", "if p[x] / q[x] > 0.999 or accept")
         ),
         "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
         "compared": (
@@ -140,59 +133,47 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "verify_4": {
         "the bonus from the row before": (
-            "Total variation distance",
-            ("p[len(draft)]", "p[max(len(draft) - 1, 0)]"),
+            "Total variation distance", ("p[len(draft)]", "p[max(len(draft) - 1, 0)]")
         ),
         "one value": ("return two values", ("return i,", "return i or")),
-        "in place": (
-            "changes its arguments",
-            (
-                "return i, sample(residual_2(p[i], q[i]))",
-                "p[i] = residual_2(p[i], q[i])\n            return i, sample(p[i])",
-            ),
-        ),
+        "in place": ("changes its arguments", (
+            "return i, sample(residual_2(p[i], q[i]))",
+            "p[i] = residual_2(p[i], q[i])\n            return i, sample(p[i])",
+        )),
         "the draft is used up": (
-            "changes its arguments",
-            ("return i,", "draft.pop()\n            return i,"),
+            "changes its arguments", ("return i,", "draft.pop()\n            return i,")
         ),
         "q of 1 in 1,000 at least": (
-            'Text "',
-            ("p[i][x] / q[i][x]", "p[i][x] / max(q[i][x], 1e-3)"),
+            'Text "', ("p[i][x] / q[i][x]", "p[i][x] / max(q[i][x], 1e-3)")
         ),
         "the last of eight tokens are safe": (
-            'Text "',
-            ("if not accept", "if x < 5 and not accept"),
+            'Text "', ("if not accept", "if x < 5 and not accept")
         ),
         "eight drafts are safe": ('Text "', ("if not accept", "if len(draft) < 7 and not accept")),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "three drafts": (
-            "fewer tokens than verify",
-            ("    for i", "    draft = draft[:3]\n    for i"),
+            "fewer tokens than verify", ("    for i", "    draft = draft[:3]\n    for i")
         ),
         "None for the bonus": ("token is None", ("len(draft), sample(p[len(draft)])", "i, None")),
         "no return": (
-            "None: expected tokens below 3; does a branch",
-            ("return len(draft),", "len(draft),"),
+            "None: expected tokens below 3; does a branch", ("return len(draft),", "len(draft),")
         ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
-        "a draft must not be empty": (
-            "for an empty draft it raised UnboundLocalError",
-            ("len(draft), sample(p[len(draft)])", "i + 1, sample(p[i + 1])"),
-        ),
+        "a draft must not be empty": ("for an empty draft it raised UnboundLocalError", (
+            "len(draft), sample(p[len(draft)])", "i + 1, sample(p[i + 1])",
+        )),
         "after an empty draft the likeliest": (
             'q = .2 .4 .4). Text "0": yours 1.0000, right 0.5000',
             ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
         ),
-        "a coin of its own": (
-            "random numbers of its own",
-            ("accept(p[i][x] / q[i][x])", "random.random() < p[i][x] / q[i][x]"),
-        ),
+        "a coin of its own": ("random numbers of its own", (
+            "accept(p[i][x] / q[i][x])", "random.random() < p[i][x] / q[i][x]",
+        )),
     },
     "block_9": {
-        "the residual of tokens": (
-            "Total variation distance",
-            ("lacking / S if S > 0 else p[t]", "residual_2(p[t], q_next)"),
-        )
+        "the residual of tokens": ("Total variation distance", (
+            "lacking / S if S > 0 else p[t]", "residual_2(p[t], q_next)",
+        )),
     },
     "two_drafts_8": {
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
@@ -203,13 +184,11 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "no end": ("Here end = 2.", ("x == end", "False")),
         "a tuple": ("expected a list", ("\n    return text\n", "\n    return tuple(text)\n")),
         "no bonus": (
-            "lose the bonus",
-            ("[token]:", "[token] * (n_accepted < len(draft) or not draft):"),
+            "lose the bonus", ("[token]:", "[token] * (n_accepted < len(draft) or not draft):")
         ),
-        "the first row of q": (
-            "take the wrong row of q",
-            ("draft_model(ids + text + draft)[-1]", "draft_model(ids + text + draft)[0]"),
-        ),
+        "the first row of q": ("take the wrong row of q", (
+            "draft_model(ids + text + draft)[-1]", "draft_model(ids + text + draft)[0]",
+        )),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
         "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
@@ -229,21 +208,18 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("ids + text + draft)[-1]", "ids + draft)[-1]"),
             ("target(ids + text + draft)", "target(ids + draft)"),
         ),
-        "a pass for each place": (
-            "more passes of the target than tokens",
-            ("        # 2.", "        target(ids)\n        # 2."),
-        ),
-        "no room at last": (
-            "it does not end",
-            ("        # 2.", "        if not draft:\n            continue\n        # 2."),
-        ),
+        "a pass for each place": ("more passes of the target than tokens", (
+            "        # 2.", "        target(ids)\n        # 2.",
+        )),
+        "no room at last": ("it does not end", (
+            "        # 2.", "        if not draft:\n            continue\n        # 2.",
+        )),
     },
     "cached_6": {
         "all is read again": ("reads [2] again: expected", ("len(ids + text) - 1", "0")),
-        "a rejected draft stays": (
-            "is there a hole, or a stale end?",
-            ("        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]\n", ""),
-        ),
+        "a rejected draft stays": ("is there a hole, or a stale end?", (
+            "        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]\n", "",
+        )),
         "nothing is read": (
             "the draft model reads nothing: expected the ids that its cache lacks",
             ("q.append(draft_model(unread,", "q.append(draft_model(unread[:-1],"),
@@ -264,12 +240,11 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "the draft model reads [2] again: expected that its cache keeps what is certain",
             ("draft, q = [], []", "draft, q, draft_cache = [], [], SimpleNamespace(ids=[])"),
         ),
-        "one cache for both": (
-            "of which this model has read",
-            ("SimpleNamespace(ids=[]), SimpleNamespace(ids=[])", "[SimpleNamespace(ids=[])] * 2"),
-        ),
+        "one cache for both": ("of which this model has read", (
+            "SimpleNamespace(ids=[]), SimpleNamespace(ids=[])", "[SimpleNamespace(ids=[])] * 2",
+        )),
     },
-}
+}  # fmt: skip
 
 WRONG = {
     "one_token_3": {
