@@ -126,6 +126,7 @@ def test_the_numbers_are_those_of_the_mistakes():
     p, q = np.array([0.1, 0.2, 0.7]), np.array([0.6, 0.3, 0.1])
     filtered, filtered_q = np.array([0, 0.2, 0.7]) / 0.9, np.array([0.6, 0.3, 0]) / 0.9
     after_a_deficit, drafted = np.array([0.5, 0.4, 0.1]), np.array([0.1, 0.3, 0.6])
+    of_a_block = (residual(share * after_a_deficit, drafted) for share in (0.5, 1))
     with making(MISTAKES["resample-from-p"]):
         resampled = coming_out(p, q)
     spread_p, spread_q = np.array([0.2, 0.4, 0.4]), np.array([0.6, 0.2, 0.2])
@@ -136,10 +137,6 @@ def test_the_numbers_are_those_of_the_mistakes():
         ("resample-from-p", coming_out(p, q), resampled),
         ("greedy-draft", coming_out(p, q), coming_out(p, q, lambda rng, q: int(q.argmax()))),
         ("filter-on-draft-only", coming_out(filtered, filtered_q), coming_out(p, filtered_q)),
-        (
-            "block-residual-of-tokens",
-            residual(0.5 * after_a_deficit, drafted),
-            residual(after_a_deficit, drafted),
-        ),
+        ("block-residual-of-tokens", *of_a_block),
     ):
         assert numbers_in(name) == [f"{number:.2f}" for number in (*right, *wrong)]

@@ -77,7 +77,7 @@ def worked_out_anew(to_probs, notes, target, draft):
         text = text + note["tokens"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @cases
 def test_the_notes_are_the_numbers_of_the_loop(target, draft, K, to_probs, seed, is_done):
     """Against p and q worked out anew for every prefix, and what the rule was asked to toss."""
@@ -104,7 +104,7 @@ def test_the_notes_are_the_numbers_of_the_loop(target, draft, K, to_probs, seed,
         assert rng.fell == expected
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @cases
 def test_under_the_block_rule_the_support_of_each_draft_is_noted(
     target, draft, K, to_probs, seed, is_done
@@ -133,7 +133,7 @@ def test_a_coupled_note_has_the_distributions_under_the_noise(draft):
     assert any(0 < mass < 1 for note in notes for mass in note["p"])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @cases
 def test_the_likeliest_words_are_those_of_temperature_0_with_the_odds_of_chance(
     target, draft, K, to_probs, seed, is_done

@@ -83,15 +83,7 @@ def test_nothing_else_is_there(served, line):
         assert code == 404 and json.loads(text)["error"].startswith("not found: ")
 
 
-DOORS = [
-    "GET /?token={token}",
-    "POST /api/race",
-    "GET /",
-    "GET /x",
-    "POST /x",
-    "PUT /",
-    "A" * 70_000,
-]
+DOORS = [PAGE, QUESTION, "GET /", "GET /x", "POST /x", "PUT /", "A" * 70_000]
 
 
 @pytest.mark.parametrize("door", DOORS, ids=lambda door: door[:20])

@@ -4,8 +4,10 @@ import random
 
 import numpy as np
 import pytest
+import undecidable_samplers
 import wrong_samplers
 from command_line import ROOT, python
+from wrong_samplers import rest_of
 
 from proof.assert_exact import assert_exact
 from proof.cases import RULE_CASES, Case, rows
@@ -15,20 +17,11 @@ FEW = [case for case in RULE_CASES if case.name in ("K = 1", "zeros in p", "K = 
 LOSERS = Case("losers", rows([0.1, 0.1, 0.5, 0.3]), rows([0.6, 0.2, 0.01, 0.19]), 1, 1)
 
 
-def residual(p, q):
-    rest = np.maximum(p - q, 0)
-    return rest / rest.sum() if rest.sum() > 0 else p
-
-
 def sample(p):
     return int(np.random.choice(len(p), p=p / p.sum()))
 
 
-def right(draft, p, q):
-    for i, x in enumerate(draft):
-        if np.random.rand() >= p[i, x] / q[i, x]:
-            return i, sample(residual(p[i], q[i]))
-    return len(draft), sample(p[-1])
+right = undecidable_samplers.verify(np.random.rand, sample)
 
 
 def equals_a_sample(draft, p, q):
@@ -64,7 +57,7 @@ def noise_of_the_draft_again(target, draft_model, ids, n_tokens, K):
         if np.random.rand() < p[0, x] / q[x]:
             text += [x, sample(p[1])]
         else:
-            text.append(int(np.argmax(log(residual(p[0], q)) + noise)))
+            text.append(int(np.argmax(log(rest_of(p[0], q)) + noise)))
     return text[len(ids) :][:n_tokens]
 
 
@@ -73,15 +66,12 @@ def ratio_with_another_q(draft, p, q):
     return right(draft, p, np.sqrt(q) / np.sqrt(q).sum(axis=-1, keepdims=True))
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        wrong_samplers.the_coin_also_chooses,  # vllm-ascend#16370
-        wrong_samplers.block_with_the_residual_of_tokens,  # vllm-ascend#7808
-        noise_of_the_draft_again,
-        ratio_with_another_q,
-    ],
-)
+@pytest.mark.parametrize("rule", [
+    wrong_samplers.the_coin_also_chooses,  # vllm-ascend#16370
+    wrong_samplers.block_with_the_residual_of_tokens,  # vllm-ascend#7808
+    noise_of_the_draft_again,
+    ratio_with_another_q,
+])  # fmt: skip
 def test_known_faults_fail_with_the_wrong_text(rule):
     with pytest.raises(AssertionError, match='(?s)WRONG.*Text ".*": yours .*, right '):
         assert_exact(rule, cases=[LOSERS] if rule is noise_of_the_draft_again else FEW)
@@ -98,7 +88,7 @@ class Hidden:
         for i, x in enumerate(draft):
             u = 0.0 if self.zero and self.rng.random() < 0.05 else self.rng.random()
             if not u * q[i, x] <= p[i, x]:
-                return i, pick(residual(p[i], q[i]))
+                return i, pick(rest_of(p[i], q[i]))
         return len(draft), pick(p[-1])
 
 
