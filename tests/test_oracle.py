@@ -61,7 +61,7 @@ def test_embedded_models(size):
     ours = utils.load_model(folder, NUMPY)
     assert ours.config.n_layer == len(theirs.transformer.h)
     for n in (1, 40, ours.config.n_ctx):
-        assert difference(ours, theirs, random_ids(ours.config, n)) <= 1e-4
+        assert difference(ours, theirs, random_ids(ours.config, n)) <= 3e-4
 
 
 @given(

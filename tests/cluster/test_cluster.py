@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, timeless
+from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, timeless, wait_until
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
@@ -69,9 +69,9 @@ def test_the_file_is_that_of_one_process_but_for_times(write, pair, file, tmp_pa
     _, expected = write("here")
     out = tmp_path / "there.jsonl"
     flags = f"--models_dir={pair}", f"--out={out}", *FLAGS, f"--cluster=local:{n}"
-    done = subprocess.run([*COMMAND, "batch", str(file), *flags], capture_output=True, timeout=120)
-    said = b"note: 1 of 9 prompts were refused: see the error in each\n"
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", said)
+    done = python("main.py", "batch", str(file), *flags)
+    said = "note: 1 of 9 prompts were refused: see the error in each\n"
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", said)
     assert [timeless(json.loads(line)) for line in out.read_text().splitlines()] == expected
 
 
@@ -149,10 +149,7 @@ def test_an_interruption_is_quiet(pair, tmp_path):
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     options = {"env": ENVIRONMENT, "start_new_session": True}
     with running([*COMMAND, "batch", *flags], **options, **streams) as decoder:
-        limit = time.monotonic() + 60
-        while not (out.exists() and out.stat().st_size):
-            assert time.monotonic() < limit and decoder.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: out.exists() and out.stat().st_size, decoder)
         os.killpg(decoder.pid, signal.SIGINT)
         said = decoder.communicate(timeout=60)[1]
     assert (decoder.returncode, said) == (130, b"")
@@ -193,10 +190,7 @@ def scheduler(tmp_path, knows_the_project=True):
         running([*python, *start], cwd=tmp_path, **quiet) as process,
         running([*python, *worker], cwd=tmp_path, **quiet),
     ):
-        limit = time.monotonic() + 60
-        while not (file.exists() and file.read_text()):
-            assert time.monotonic() < limit and process.poll() is None
-            time.sleep(0.05)
+        wait_until(lambda: file.exists() and file.read_text(), process)
         yield process, json.loads(file.read_text())["address"]
 
 

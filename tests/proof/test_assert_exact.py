@@ -21,7 +21,7 @@ def sample(p):
     return int(np.random.choice(len(p), p=p / p.sum()))
 
 
-right = undecidable_samplers.verify(np.random.rand, sample)
+right = undecidable_samplers.verify(lambda: np.random.rand(), sample)
 
 
 def equals_a_sample(draft, p, q):

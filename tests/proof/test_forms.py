@@ -59,15 +59,12 @@ def test_a_rule_for_trees_is_judged():
         assert gained["two candidates, with replacement"] == pytest.approx(0.7 + 0.3 * 0.2)
 
 
-@pytest.mark.parametrize(
-    "rule, said",
-    [
-        (tree_rule(lambda rest, row: row), "Text"),  # the second candidate against p as it was
-        (tree_rule(ratio=1.1), "Text"),
-        (lambda t, parents, p, q, sample: ([*range(len(t))], sample(p[0])), "Text"),
-        (lambda t, parents, p, q, sample: ([len(t)], sample(p[0])), "expected tokens below"),
-    ],
-)
+@pytest.mark.parametrize("rule, said", [
+    (tree_rule(lambda rest, row: row), "Text"),  # the second candidate against p as it was
+    (tree_rule(ratio=1.1), "Text"),
+    (lambda t, parents, p, q, sample: ([*range(len(t))], sample(p[0])), "Text"),
+    (lambda t, parents, p, q, sample: ([len(t)], sample(p[0])), "expected tokens below"),
+])  # fmt: skip
 def test_a_wrong_rule_for_trees_is_wrong(rule, said):
     result = prove(rule)
     assert result["verdict"] == "wrong" and said in describe(result)
@@ -134,28 +131,22 @@ def test_a_batch_that_is_wrong_from_the_fourth_row_on(monkeypatch):
     assert prove(rule, [*cases, MANY_ROWS], batch=True)["verdict"] == "wrong"
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        batch_rule(lambda n, k: np.tile(np.random.random(k), (n, 1))),  # each row right alone
-        batch_rule(p_of=lambda p: p[::-1]),  # right for a batch of one
-    ],
-)
+@pytest.mark.parametrize("rule", [
+    batch_rule(lambda n, k: np.tile(np.random.random(k), (n, 1))),  # each row right alone
+    batch_rule(p_of=lambda p: p[::-1]),  # right for a batch of one
+])  # fmt: skip
 def test_rows_of_a_batch_must_not_influence_each_other(rule):
     result = prove(rule, [*RULE_CASES[:8], *BATCH_CASES], batch=True)
     assert result["verdict"] == "wrong"
     assert all("row" in case["name"] for case in result["cases"] if case["first_wrong"])
 
 
-@pytest.mark.parametrize(
-    "result, said",
-    [
-        ([[0, 0, 0]], "1 to 1 tokens"),
-        ([[-1, 0]], "of which 0 count"),
-        (([[0, 0]], [3]), "of which 3 count"),
-        ([[0], [0]], "2 rows: expected 1"),
-    ],
-)
+@pytest.mark.parametrize("result, said", [
+    ([[0, 0, 0]], "1 to 1 tokens"),
+    ([[-1, 0]], "of which 0 count"),
+    (([[0, 0]], [3]), "of which 3 count"),
+    ([[0], [0]], "2 rows: expected 1"),
+])  # fmt: skip
 def test_counts_that_cannot_be(result, said):
     found = prove(lambda drafts, p, q: result, [RULE_CASES[1]], batch=True)
     assert found["verdict"] == "wrong" and said in describe(found)
@@ -164,19 +155,16 @@ def test_counts_that_cannot_be(result, said):
 # ---------------------------------------------------------------- what no right one returns
 
 
-@pytest.mark.parametrize(
-    "rule, said",
-    [
-        (lambda draft, p, q: (0, 99), "Its next token is (99,)"),
-        (lambda draft, p, q: [0] * 20, "1 to 2 tokens"),
-        (lambda draft, p, q: (-1, 0), "It accepts"),
-        (lambda draft, p, q: (9, 0), "It accepts"),
-        (lambda draft, p, q: [], "1 to 2 tokens"),
-    ],
-)
+@pytest.mark.parametrize("rule, said", [
+    (lambda draft, p, q: (0, 99), "Its next token is "),
+    (lambda draft, p, q: [0] * 20, "1 to 2 tokens"),
+    (lambda draft, p, q: (-1, 0), "It accepts"),
+    (lambda draft, p, q: (9, 0), "It accepts"),
+    (lambda draft, p, q: [], "1 to 2 tokens"),
+])  # fmt: skip
 def test_what_cannot_be_a_text_is_wrong(rule, said):
     result = prove(rule, RULE_CASES[:1])
-    assert result["verdict"] == "wrong" and said.strip("(99,)") in describe(result)
+    assert result["verdict"] == "wrong" and said in describe(result)
 
 
 def test_a_next_token_beyond_the_vocabulary_comes_with_the_run_that_did_it():

@@ -69,15 +69,12 @@ def test_answers_as_powershell_writes_them(encoding, questions, tmp_path):
     assert judge_answers(answers)["runs"] == runs
 
 
-@pytest.mark.parametrize(
-    "line, problem",
-    [
-        ("0 1", "expected {"),
-        ('{"token": [0]}', "expected {"),
-        ('{"tokens": 0}', "expected {"),
-        ('{"tokens": [0]}', f"1 answers: expected one for each line.*multiple of {len(CASES)}"),
-    ],
-)
+@pytest.mark.parametrize("line, problem", [
+    ("0 1", "expected {"),
+    ('{"token": [0]}', "expected {"),
+    ('{"tokens": 0}', "expected {"),
+    ('{"tokens": [0]}', f"1 answers: expected one for each line.*multiple of {len(CASES)}"),
+])  # fmt: skip
 def test_lines_that_are_no_answers(line, problem, tmp_path):
     (tmp_path / "answers.jsonl").write_text(line + "\n")
     with pytest.raises(ValueError, match=problem):

@@ -6,29 +6,19 @@ import os
 import random
 import signal
 import subprocess
-import sys
-import time
 
 import numpy as np
 import own_loops as loops
 import pytest
 import undecidable_samplers
 import wrong_samplers
-from command_line import ENVIRONMENT, ROOT, python
+from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, wait_until
 
 from exercises import solutions
 from proof import command, program
 from proof import enumerate as enumeration
 from proof import prove as referee
-from proof.cases import (
-    LOOP_CASES,
-    RULE_CASES,
-    Case,
-    counting,
-    drafts_kept,
-    filtered,
-    round_law,
-)
+from proof.cases import LOOP_CASES, RULE_CASES, Case, counting, drafts_kept, filtered, round_law
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.prove import examine, prove
@@ -41,13 +31,22 @@ right_samplers = program.load(HERE / "right_samplers.py")
 
 @pytest.fixture(autouse=True)
 def fewer_real_runs(monkeypatch):
-    monkeypatch.setattr(referee, "ACCUSE", 4_000)
-    monkeypatch.setattr(referee, "MEASURE", 200)
-    monkeypatch.setattr(referee, "CONFIRM", 50)
-    monkeypatch.setattr(referee, "WIDE_RUNS", 50)
-    monkeypatch.setattr(referee, "MOST_IN_ALL", 60_000)
+    fewer = {"ACCUSE": 4_000, "MEASURE": 200, "CONFIRM": 50, "WIDE_RUNS": 50, "MOST_IN_ALL": 60_000}
+    for name, n in fewer.items():
+        monkeypatch.setattr(referee, name, n)
     monkeypatch.setattr(enumeration, "MOST_SECONDS", 3.0)
     monkeypatch.setattr(np.random, "choice", np.random.choice)  # which one program replaces
+
+
+@pytest.fixture
+def mine(tmp_path):
+    """A function (*lines) -> the path of a reader's file."""
+
+    def call(*lines, name="mine.py"):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+        return tmp_path / name
+
+    return call
 
 
 def functions_of(module, *helpers):
@@ -135,15 +134,12 @@ def test_what_is_changed_in_place_is_wrong_by_real_runs(monkeypatch, name):
 
 
 @pytest.mark.oracle
-@pytest.mark.parametrize(
-    "name, reason",
-    [
-        ("same_numbers_each_time", ""),
-        ("wrong_by_data", "shares its memory"),
-        ("seen_by_a_view", "shares its memory"),
-        ("too_likely", "it raised RuntimeError: Expected p_in"),
-    ],
-)
+@pytest.mark.parametrize("name, reason", [
+    ("same_numbers_each_time", ""),
+    ("wrong_by_data", "shares its memory"),
+    ("seen_by_a_view", "shares its memory"),
+    ("too_likely", "it raised RuntimeError: Expected p_in"),
+])  # fmt: skip
 def test_what_torch_hides_is_not_exact(name, reason):
     pytest.importorskip("torch")
     result = prove(getattr(program.load(HERE / "right_torch.py"), name))
@@ -197,13 +193,7 @@ def test_the_way_to_a_wrong_text_is_one_that_has_the_mistake():
 
 
 def test_the_way_to_a_wrong_text_is_not_completed_by_the_target():
-    def rule(draft, p, q, sample, accept):
-        for i, x in enumerate(draft):
-            if i != 3 and not accept(p[i, x] / q[i, x]):
-                rest = right_samplers.rest_of(p[i], q[i])
-                return i, sample(rest / rest.sum())
-        return len(draft), sample(p[-1])
-
+    rule = wrong_samplers.wrong_where(lambda draft, i, p: i == 3)
     wrong = [case["first_wrong"] for case in prove(rule)["cases"] if case["first_wrong"]]
     assert wrong
     for case in wrong:
@@ -235,17 +225,16 @@ def test_a_tuple_of_tokens_is_not_taken_for_a_count_and_a_token():
     assert result["verdict"] == "undecidable" and "return a list" in result["reason"]
 
 
-def test_a_module_beside_the_file_comes_before_one_of_this_project(tmp_path):
-    (tmp_path / "sampling.py").write_text("def residual(p, q): return p\n")
-    (tmp_path / "mine.py").write_text(
-        "from sampling import residual\n"
-        "def verify(draft, p, q, sample, accept):\n"
-        "    for i, x in enumerate(draft):\n"
-        "        if not accept(p[i][x] / q[i][x]):\n"
-        "            return i, sample(residual(p[i], q[i]))\n"
-        "    return len(draft), sample(p[-1])\n"
-    )
-    code, out, _ = run(tmp_path / "mine.py")
+def test_a_module_beside_the_file_comes_before_one_of_this_project(mine):
+    mine("def residual(p, q): return p", name="sampling.py")
+    code, out, _ = run(mine(
+        "from sampling import residual",
+        "def verify(draft, p, q, sample, accept):",
+        "    for i, x in enumerate(draft):",
+        "        if not accept(p[i][x] / q[i][x]):",
+        "            return i, sample(residual(p[i], q[i]))",
+        "    return len(draft), sample(p[-1])",
+    ))  # fmt: skip
     assert code == 1 and "WRONG. Total variation distance 0.1500" in out
 
 
@@ -330,14 +319,8 @@ def test_a_black_box_is_called_wrong_only_if_real_runs_agree(monkeypatch):
 
 
 def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
-    def box(draft, p, q):
-        for i, x in enumerate(draft):
-            if np.random.random() > 1.002 * p[i, x] / q[i, x]:
-                rest = right_samplers.rest_of(p[i], q[i])
-                return i, np.random.choice(len(rest), p=rest / rest.sum())
-        return len(draft), np.random.choice(p.shape[1], p=p[-1])
-
-    result = prove(box)
+    pick = lambda w: np.random.choice(len(w), p=w / w.sum())
+    result = prove(by_numpy(lambda ratio: np.random.random() <= 1.002 * ratio, pick))
     assert result["verdict"] == "undecidable" and "too little" in result["reason"]
     assert result["distance"] > 1e-4
     assert "Not exact in" in describe(result)
@@ -368,18 +351,15 @@ def test_an_error_in_rare_branches_is_no_wrong_text():
     assert result["verdict"] == "undecidable" and "rare branches" in result["reason"]
 
 
-@pytest.mark.parametrize(
-    "draw",
-    [
-        lambda: abs(np.random.random() - 0.5),
-        lambda: np.random.random().round(),
-        lambda: np.sin(np.random.random(3))[0],
-        lambda: np.random.random(out=np.zeros(3)),
-        lambda: random.randrange(1000),
-        lambda: random.choices([]),
-        lambda: np.isnan(np.random.random(3)).any(),
-    ],
-)
+@pytest.mark.parametrize("draw", [
+    lambda: abs(np.random.random() - 0.5),
+    lambda: np.random.random().round(),
+    lambda: np.sin(np.random.random(3))[0],
+    lambda: np.random.random(out=np.zeros(3)),
+    lambda: random.randrange(1000),
+    lambda: random.choices([]),
+    lambda: np.isnan(np.random.random(3)).any(),
+])  # fmt: skip
 def test_what_is_not_followed_is_said_in_words_of_its_own(draw):
     (case,) = prove(lambda draft, p, q: (0, int(draw() > 0.5)), RULE_CASES[:1])["cases"]
     assert "followed" in case["problem"] or "it raised IndexError" in case["problem"]
@@ -396,18 +376,15 @@ def test_a_reason_is_a_line_that_says_what_was_given(rule, said):
     assert said in reason and reason.isprintable() and len(reason) < 1000
 
 
-@pytest.mark.parametrize(
-    "named, accepts",
-    [
-        (True, lambda p, q: random.random() * q <= p),
-        (True, lambda p, q: not random.random() > p / q),
-        (True, lambda p, q: np.log(np.random.random()) <= np.log(p) - np.log(q)),
-        (False, lambda p, q: random.random() * q < p),
-        (False, lambda p, q: 1 - random.random() <= p / q),
-        (False, lambda p, q: not random.random() >= p / q),
-        (False, lambda p, q: np.random.exponential() > -np.log(min(1, p / q))),
-    ],
-)
+@pytest.mark.parametrize("named, accepts", [
+    (True, lambda p, q: random.random() * q <= p),
+    (True, lambda p, q: not random.random() > p / q),
+    (True, lambda p, q: np.log(np.random.random()) <= np.log(p) - np.log(q)),
+    (False, lambda p, q: random.random() * q < p),
+    (False, lambda p, q: 1 - random.random() <= p / q),
+    (False, lambda p, q: not random.random() >= p / q),
+    (False, lambda p, q: np.random.exponential() > -np.log(min(1, p / q))),
+])  # fmt: skip
 def test_a_coin_of_exactly_0_that_accepts_what_p_forbids_is_named(named, accepts):
     """sglang#35771."""
     pick = lambda w: int(np.random.choice(len(w), p=w / w.sum()))
@@ -439,9 +416,14 @@ def test_a_number_that_is_no_longer_random_is_compared_like_any_other():
     assert found == pytest.approx(right)
 
 
+def endless(target, draft_model, ids, n_tokens, K, sample, accept):
+    """A right loop that knows of no end."""
+    return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+
+
 def test_a_loop_may_return_the_prompt_too_and_its_passes():
     def whole(target, draft_model, ids, n_tokens, K, sample, accept):
-        text = loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+        text = endless(target, draft_model, ids, n_tokens, K, sample, accept)
         return ids + text, target.passes
 
     assert prove(whole)["verdict"] == "exact"
@@ -467,7 +449,7 @@ def test_a_loop_may_refuse_to_draft_nothing():
     def loop(target, draft_model, ids, n_tokens, K, sample, accept):
         if not K:
             raise ValueError("K is 0")
-        return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
+        return endless(target, draft_model, ids, n_tokens, K, sample, accept)
 
     result = prove(loop, [LOOP_CASES[0], LOOP_CASES[-1]])
     assert result["verdict"] == "exact" and len(result["cases"]) == 1
@@ -476,7 +458,7 @@ def test_a_loop_may_refuse_to_draft_nothing():
 
 def test_what_is_written_beyond_n_tokens_does_not_count():
     def long(target, draft_model, ids, n_tokens, K, sample, accept):
-        return loops.loop()(target, draft_model, ids, n_tokens + 1, K, sample, accept, None)
+        return endless(target, draft_model, ids, n_tokens + 1, K, sample, accept)
 
     result = prove(long, [case for case in LOOP_CASES if case.name == "K = 2"])
     assert result["verdict"] == "exact"
@@ -484,9 +466,6 @@ def test_what_is_written_beyond_n_tokens_does_not_count():
 
 
 def test_a_loop_is_told_of_an_end_or_judged_without_one():
-    def endless(target, draft_model, ids, n_tokens, K, sample, accept):
-        return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
-
     cases = [case for case in LOOP_CASES if case.name in ("K = 1", "end")]
     result = prove(endless, cases)
     assert result["verdict"] == "exact" and len(result["cases"]) == 1
@@ -516,25 +495,30 @@ def run(*words):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_command_says_wrong_with_exit_code_1(tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text(
-        "import os\n"
-        "print('loaded')\n"
-        "os.system('echo loaded')  # below Python's stream\n"
-        "def verify(draft, p, q, sample, accept):\n"
-        "    print('called')\n"
-        "    return len(draft), sample(p[-1])\n"
+def judged(file, timeout):
+    """What the command finds of one sampler or adapter."""
+    settings = dict(batch=False, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+    (result,) = command.judged(str(file), settings | {"timeout": timeout})
+    return result
+
+
+def test_the_command_says_wrong_with_exit_code_1(mine):
+    file = mine(
+        "import os",
+        "print('loaded')",
+        "os.system('echo loaded')  # below Python's stream",
+        "def verify(draft, p, q, sample, accept):",
+        "    print('called')",
+        "    return len(draft), sample(p[-1])",
     )
     code, out, _ = run(file)
     assert code == 1 and out.startswith("verify: WRONG. Total variation distance 0.3000 ")
     code, out, _ = run(file, "--json")
     result = json.loads(out)
     keys = (
-        "name verdict reason remarks distance would_show cases branches runs seconds seed version"
+        "name verdict reason remarks distance would_show cases branches runs seconds seed version "
     )
-    keys = f"{keys} settings".split()
-    assert code == 1 and list(result) == keys
+    assert code == 1 and list(result) == [*keys.split(), "settings"]
 
 
 def test_the_command_says_exact_and_undecidable():
@@ -544,10 +528,9 @@ def test_the_command_says_exact_and_undecidable():
     assert code == 3 and "ZeroDivisionError" in out and "line " in out
 
 
-def test_of_a_rule_and_a_loop_of_another_form_the_rule_is_judged(tmp_path):
-    text = "def speculative(one, two): pass\ndef verify(draft, p, q): pass\n"
-    (tmp_path / "mine.py").write_text(text)
-    assert program.find(str(tmp_path / "mine.py"))[1] == "verify"
+def test_of_a_rule_and_a_loop_of_another_form_the_rule_is_judged(mine):
+    file = mine("def speculative(one, two): pass", "def verify(draft, p, q): pass")
+    assert program.find(str(file))[1] == "verify"
 
 
 @pytest.mark.parametrize("words", [["none.py"], ["nothing"], [HERE / "own_loops.py:nix"], []])
@@ -567,46 +550,34 @@ def test_a_program_without_its_clone_is_one_line(clone, expected):
 
 
 @pytest.mark.parametrize("text", ["def (", "raise RuntimeError('x')", "import sys; sys.exit(3)"])
-def test_a_program_that_cannot_be_imported_is_one_line(monkeypatch, tmp_path, text):
-    (tmp_path / "main.py").write_text(text)
-    monkeypatch.setenv("CLONE", str(tmp_path))
+def test_a_program_that_cannot_be_imported_is_one_line(monkeypatch, mine, text):
+    monkeypatch.setenv("CLONE", str(mine(text, name="main.py").parent))
     with pytest.raises(ValueError, match="judge_jaymody.py does not fit the program: "):
         command.prove("jaymody")
 
 
-def test_a_version_of_a_program_that_does_not_run_is_one_line(monkeypatch, tmp_path):
-    (tmp_path / "main.py").write_text(
-        "from tqdm import tqdm\ndef speculative_sampling(*how): return None.mask\n"
-    )
-    monkeypatch.setenv("CLONE", str(tmp_path))
+def test_a_version_of_a_program_that_does_not_run_is_one_line(monkeypatch, mine):
+    lines = "from tqdm import tqdm", "def speculative_sampling(*how): return None.mask"
+    monkeypatch.setenv("CLONE", str(mine(*lines, name="main.py").parent))
     with pytest.raises(ValueError, match="this version of .* does not run: it raised Attribute"):
         command.prove("jaymody")
 
 
 def test_figures_are_told_apart_and_a_text_without_chance_says_so():
-    def rule(draft, p, q, sample, accept):
-        for i, x in enumerate(draft):
-            if not accept(1.0001 * p[i, x] / q[i, x]):
-                rest = right_samplers.rest_of(p[i], q[i])
-                return i, sample(rest / rest.sum())
-        return len(draft), sample(p[-1])
-
-    shown = describe(prove(rule))
+    lenient = wrong_samplers.rule(coin=lambda p, q, x: 1.0001 * p[x] / q[x])
+    shown = describe(prove(lenient))
     assert "distance 5.0e-05 from" in shown and "yours 0.3000300, right 0.3000000" in shown
     shown = describe(prove(lambda target, draft_model, ids, n_tokens, K: [0] * n_tokens))
     assert 'Text "0": yours 1.0000, right 0.' in shown
     assert "It happens always: nothing is drawn." in shown
 
 
-@pytest.mark.parametrize(
-    "text, expected",
-    [
-        (b"", "no function"),
-        (b"name = '\xe9'\n", "mine.py"),
-        (b"class B(BaseException): pass\nraise B\n", "line 2"),
-        (b"import random\nrandom.random = None\n", "place of random"),
-    ],
-)
+@pytest.mark.parametrize("text, expected", [
+    (b"", "no function"),
+    (b"name = '\xe9'\n", "mine.py"),
+    (b"class B(BaseException): pass\nraise B\n", "line 2"),
+    (b"import random\nrandom.random = None\n", "place of random"),
+])  # fmt: skip
 def test_a_file_that_cannot_be_judged_is_one_line(tmp_path, text, expected):
     (tmp_path / "mine.py").write_bytes(text)
     with pytest.raises(ValueError, match=expected):
@@ -618,33 +589,31 @@ def test_a_file_may_have_another_encoding(tmp_path):
     assert program.load(tmp_path / "mine.py")
 
 
-def test_a_value_that_cannot_be_looked_at_is_no_sampler(tmp_path):
+def test_a_value_that_cannot_be_looked_at_is_no_sampler(mine):
     """Such as a proxy, of a web framework, that stands for nothing yet."""
-    (tmp_path / "mine.py").write_text(
-        "class Proxy:\n"
-        "    def __call__(self): pass\n"
-        "    def __getattribute__(self, name): raise RuntimeError(name)\n"
-        "proxy = Proxy()\n"
-        "def verify(draft, p, q): pass\n"
+    file = mine(
+        "class Proxy:",
+        "    def __call__(self): pass",
+        "    def __getattribute__(self, name): raise RuntimeError(name)",
+        "proxy = Proxy()",
+        "def verify(draft, p, q): pass",
     )
-    assert program.find(str(tmp_path / "mine.py"))[1] == "verify"
+    assert program.find(str(file))[1] == "verify"
 
 
-def test_a_file_sees_no_words_of_this_program(tmp_path):
-    text = "import argparse\nargparse.ArgumentParser().parse_args()\ndef verify(draft, p, q): pass"
-    (tmp_path / "mine.py").write_text(text)
-    code, out, err = run(tmp_path / "mine.py")
+def test_a_file_sees_no_words_of_this_program(mine):
+    parsing = "import argparse; argparse.ArgumentParser().parse_args()"
+    code, out, err = run(mine(parsing, "def verify(draft, p, q): pass"))
     assert (code, err) == (3, "") and "without return" in out
 
 
-def test_an_error_names_the_line_of_the_file(tmp_path):
+def test_an_error_names_the_line_of_the_file(mine):
     """Not one of NumPy's source."""
-    (tmp_path / "mine.py").write_text(
-        "import numpy as np\n"
-        "def verify(draft, p, q):\n"
-        "    return 0, np.random.default_rng().choice(3, p=[0.5, 0.5, 0.5])\n"
-    )
-    code, out, _ = run(tmp_path / "mine.py")
+    code, out, _ = run(mine(
+        "import numpy as np",
+        "def verify(draft, p, q):",
+        "    return 0, np.random.default_rng().choice(3, p=[0.5, 0.5, 0.5])",
+    ))  # fmt: skip
     assert code == 3 and "in mine.py, line 3: return 0, np.random" in out
 
 
@@ -666,10 +635,9 @@ def test_what_a_cache_holds_is_state():
     assert "keeps state" in json.dumps(result)
 
 
-def test_a_file_that_raises_is_one_line(tmp_path):
-    silent = "import os, sys\nsys.stderr = open(os.devnull, 'w')\nimport nothing_of_this_name\n"
-    (tmp_path / "bad.py").write_text(silent)
-    code, _, err = run(tmp_path / "bad.py")
+def test_a_file_that_raises_is_one_line(mine):
+    silent = "import os, sys", "sys.stderr = open(os.devnull, 'w')", "import nothing_of_this_name"
+    code, _, err = run(mine(*silent))
     assert code == 2 and "line 3" in err and err.count("\n") == 1
 
 
@@ -677,85 +645,72 @@ def test_a_file_that_raises_is_one_line(tmp_path):
     "done",
     ["sys.stderr.close()", "sys.stderr = None", "import warnings; warnings.simplefilter('error')"],
 )
-def test_a_file_may_do_anything_to_stderr(tmp_path, done):
-    right = (HERE / "right_samplers.py").read_text()
-    (tmp_path / "mine.py").write_text(f"{right}\nimport sys\n{done}\n")
-    code, out, err = run(f"{tmp_path / 'mine.py'}:keeps_nothing")
+def test_a_file_may_do_anything_to_stderr(mine, done):
+    file = mine(f"import sys; {done}", "def verify(draft, p, q, sample): return 0, sample(p[0])")
+    code, out, err = run(file)
     assert (code, err) == (0, "") and "EXACT" in out
 
 
-def test_a_process_that_exits_was_not_stopped(tmp_path):
-    (tmp_path / "mine.py").write_text("def verify(draft, p, q): import os; os._exit(0)")
-    code, out, _ = run(tmp_path / "mine.py")
+def test_a_process_that_exits_was_not_stopped(mine):
+    code, out, _ = run(mine("def verify(draft, p, q): import os; os._exit(0)"))
     assert code == 3 and "its process exited or crashed in the case K = 1" in out
 
 
-def test_what_a_thread_cannot_follow_is_said_once(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import random, threading\n"
-        "def verify(draft, p, q):\n"
-        "    thread = threading.Thread(target=lambda: float(random.random()))\n"
-        "    thread.start(); thread.join(); return 0, 0\n"
-    )
-    code, _, err = run(tmp_path / "mine.py")
+def test_what_a_thread_cannot_follow_is_said_once(mine):
+    code, _, err = run(mine(
+        "import random, threading",
+        "def verify(draft, p, q):",
+        "    thread = threading.Thread(target=lambda: float(random.random()))",
+        "    thread.start(); thread.join(); return 0, 0",
+    ))  # fmt: skip
     assert code == 1 and "float" not in err  # nor is there a traceback
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
-def test_a_process_that_is_forked_is_not_waited_for(tmp_path):
-    (tmp_path / "mine.py").write_text(
-        "import os, time\n"
-        "if forked := os.fork(): print(forked, file=open(__file__ + '.pid', 'w'))\n"
-        "else: time.sleep(60)\n"
-        "def verify(draft, p, q): return 0, 0\n"
+def test_a_process_that_is_forked_is_not_waited_for(mine):
+    file = mine(
+        "import os, time",
+        "if forked := os.fork(): print(forked, file=open(__file__ + '.pid', 'w'))",
+        "else: time.sleep(60)",
+        "def verify(draft, p, q): return 0, 0",
     )
-    settings = dict(batch=False, timeout=50.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
-    (result,) = command.judged(str(tmp_path / "mine.py"), settings)
-    assert result["verdict"] == "wrong"
-    os.kill(int((tmp_path / "mine.py.pid").read_text()), 9)  # raises an error if it has ended
+    assert judged(file, timeout=50.0)["verdict"] == "wrong"
+    os.kill(int(file.with_suffix(".py.pid").read_text()), 9)  # raises an error if it has ended
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals of Unix")
 @pytest.mark.parametrize("how", ["SIGTERM", "SIGKILL"])
-def test_its_process_ends_with_this_one(tmp_path, how):
-    (tmp_path / "mine.py").write_text(
-        "import time\n"
-        "open(__file__ + '.pid', 'w').close()\n"
-        "time.sleep(60)\n"
-        "def verify(draft, p, q): return 0, 0\n"
-    )
-    words = [sys.executable, "main.py", "prove", str(tmp_path / "mine.py")]
-    with subprocess.Popen(words, cwd=ROOT, env=ENVIRONMENT, stderr=subprocess.PIPE) as parent:
-        while not (tmp_path / "mine.py.pid").exists():
-            time.sleep(0.1)
+def test_its_process_ends_with_this_one(mine, how):
+    file = mine("import time", "open(__file__ + '.begun', 'w').close()", "time.sleep(60)")
+    words, stream = [*COMMAND, "prove", str(file)], subprocess.PIPE
+    with running(words, env=ENVIRONMENT, stderr=stream) as parent:
+        wait_until(file.with_suffix(".py.begun").exists, parent)
         parent.send_signal(getattr(signal, how))
-        parent.communicate(timeout=20)  # the stream ends when the last who has it does
+        parent.communicate(timeout=60)  # the stream ends when the last who has it does
 
 
-def test_the_time_is_that_of_an_adapter_too(tmp_path):
-    (tmp_path / "judge_slow.py").write_text(
-        "import time\n"
-        "from proof.prove import prove\n"
-        "def rule(draft, p, q): time.sleep(0.1); return 0, 0\n"
-        "def referee(): return [prove(rule, name='slow')]\n"
+def test_the_time_is_that_of_an_adapter_too(mine):
+    adapter = mine(
+        "import time",
+        "from proof.prove import prove",
+        "def rule(draft, p, q): time.sleep(0.1); return 0, 0",
+        "def referee(): return [prove(rule, name='slow')]",
+        name="judge_slow.py",
     )
-    settings = dict(batch=False, timeout=1.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
-    (result,) = command.judged(str(tmp_path / "judge_slow.py"), settings)
-    assert result["seconds"] < 4 and result["reason"] == enumeration.NO_TIME
+    assert judged(adapter, timeout=1.0)["reason"] == enumeration.NO_TIME
 
 
 @pytest.mark.slow
-def test_a_namesake_beside_a_file_with_torch_is_left_alone(tmp_path):
+def test_a_namesake_beside_a_file_with_torch_is_left_alone(mine):
     pytest.importorskip("torch")
-    (tmp_path / "proof.py").write_text("")
-    (tmp_path / "mine.py").write_text(
-        "import torch\n"
-        "def speculative(target, draft_model, ids, n_tokens, K):\n"
-        "    text = list(ids)\n"
-        "    for _ in range(n_tokens):\n"
-        "        p = torch.tensor(target(text)[-1])\n"
-        "        text.append(int(torch.multinomial(p, 1)))\n"
-        "    return text[len(ids):]\n"
-    )
-    code, out, err = run(tmp_path / "mine.py")
+    mine(name="proof.py")
+    code, out, err = run(mine(
+        "import torch",
+        "def speculative(target, draft_model, ids, n_tokens, K):",
+        "    text = list(ids)",
+        "    for _ in range(n_tokens):",
+        "        p = torch.tensor(target(text)[-1])",
+        "        text.append(int(torch.multinomial(p, 1)))",
+        "    return text[len(ids):]",
+    ))  # fmt: skip
     assert (code, err) == (0, "") and "EXACT" in out

@@ -9,6 +9,7 @@ from functools import lru_cache
 import numpy as np
 import own_loops as loops
 import pytest
+from wrong_samplers import rest_of
 
 from proof import command
 from proof import enumerate as enumeration
@@ -25,11 +26,6 @@ def fewer_real_runs(monkeypatch):
     monkeypatch.setattr(referee, "MEASURE", 400)
     monkeypatch.setattr(referee, "CONFIRM", 50)
     monkeypatch.setattr(referee, "MOST_IN_ALL", 3_000)
-
-
-def rest_of(p, q):
-    rest = np.maximum(p - q, 0)
-    return rest / rest.sum() if rest.any() else p
 
 
 def inverted(u, w):
@@ -173,16 +169,13 @@ def only(keep):
 usual = lambda accept, i, x, p, q: accept(p / q)
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        handed(lambda accept, i, x, p, q: accept(p / max(q, 1e-3))),
-        handed(usual, only(lambda p: p > 4e-4)),
-        handed(usual, only(lambda p: p >= np.sort(p)[:, [-min(50, p.shape[1])]])),
-        handed(lambda accept, i, x, p, q: i > 5 or accept(p / q)),
-        handed(lambda accept, i, x, p, q: x > 127 or accept(p / q)),
-    ],
-)
+@pytest.mark.parametrize("rule", [
+    handed(lambda accept, i, x, p, q: accept(p / max(q, 1e-3))),
+    handed(usual, only(lambda p: p > 4e-4)),
+    handed(usual, only(lambda p: p >= np.sort(p)[:, [-min(50, p.shape[1])]])),
+    handed(lambda accept, i, x, p, q: i > 5 or accept(p / q)),
+    handed(lambda accept, i, x, p, q: x > 127 or accept(p / q)),
+])  # fmt: skip
 def test_a_rule_that_is_wrong_only_among_many_tokens_or_drafts(rule):
     assert prove(rule, [RULE_CASES[-1]])["verdict"] == "exact"
     assert prove(rule, [RULE_CASES[0], WIDE])["verdict"] == "wrong"

@@ -8,6 +8,7 @@ import re
 import string
 import subprocess
 import sys
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -153,6 +154,14 @@ def running(command, **options):
             yield process
         finally:
             process.kill()
+
+
+def wait_until(condition, process, seconds=60):
+    """Wait for condition() to be true, while a process runs."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.02)
 
 
 def python(*words, environment=ENVIRONMENT):

@@ -77,7 +77,6 @@ wrong_for_token_3_of_4 = wrong_where(lambda draft, i, p: i == 1 and draft[1] == 
 wrong_for_four_tokens_without_two_drafts = wrong_where(
     lambda draft, i, p: len(p) >= 4 and len(draft) != 2
 )
-wrong_at_the_fifth_draft = wrong_where(lambda draft, i, p: i == 4)
 wrong_at_the_fifth_draft_of_three_tokens = wrong_where(lambda draft, i, p: i == 4 and len(p) == 3)
 checks_only_the_first_draft = wrong_where(lambda draft, i, p: i > 0)
 wrong_for_tiny_probabilities = wrong_where(lambda draft, i, p: 0 < p[draft[i]] < 1e-3)
@@ -88,27 +87,10 @@ def bonus_from_the_row_before(draft, p, q, sample, accept):
     return (n, sample(p[n - 1])) if n == len(draft) else (n, token)
 
 
-def rows_of_the_first_draft(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if not accept(p[0, x] / q[0, x] if q[0, x] else 1.0):
-            return i, sample(rest_of(p[i], q[i]))
-    return len(draft), sample(p[-1])
-
-
 def counts_after_a_rejection(draft, p, q, sample, accept):
     coins = [accept(p[i, x] / q[i, x]) for i, x in enumerate(draft)]
     n = sum(coins)
     return n, sample(p[-1] if n == len(draft) else rest_of(p[n], q[n]))
-
-
-def block_without_the_limit(draft, p, q, sample, accept):
-    P = [1.0]
-    for i, x in enumerate(draft):
-        P.append(P[-1] * p[i, x] / q[i, x])
-    for t in range(len(draft), -1, -1):
-        S = np.maximum(P[t] * p[t] - (q[t] if t < len(draft) else 0), 0).sum()
-        if t == 0 or accept(S / max(S + 1 - P[t], 1e-9)):
-            return t, sample(rest_of(P[t] * p[t], q[t]) if t < len(draft) else p[t])
 
 
 def block_with_the_residual_of_tokens(draft, p, q, sample, accept):
@@ -145,13 +127,6 @@ def race_without_logarithm(draft, p, q):
         if np.random.random() >= p[i, x] / q[i, x]:
             return i, np.argmax(rest_of(p[i], q[i]) ** 2 / np.random.exponential(size=p.shape[1]))
     return len(draft), np.random.choice(p.shape[1], p=p[-1])
-
-
-def integers_for_tokens(draft, p, q):
-    for i, x in enumerate(draft):
-        if random.random() >= p[i, x] / q[i, x]:
-            return i, int(random.random() * p.shape[1])
-    return len(draft), random.choices(range(p.shape[1]), p[-1])[0]
 
 
 def caught_errors(draft, p, q):

@@ -40,7 +40,6 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    torch.set_num_threads(1)
     torch.set_float32_matmul_precision("highest")
     for module, name, value in (
         (train, "N_CTX", TINY.n_ctx),
