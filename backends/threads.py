@@ -76,7 +76,8 @@ class Bell:
         # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
         # again and again, and stops at the first read that is true
         self.looks = np.broadcast_to(self.rung, SPINS)
-        # reduceat: first over all elements, then over the last one, PAUSE times a pause
+        # reduceat: first over all elements, then over the last one, PAUSE times a pause; with one
+        # pause of 2, [0, SPINS - 1, SPINS - 1]
         self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
 
     def ring(self) -> None:
@@ -97,7 +98,7 @@ class Bell:
 
 
 def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
-    """Do all work that is put into `inbox` before `bell` rings, without end.
+    """For ever, wait for work in `inbox`, and do it. Whoever puts work there rings `bell` after it.
 
     Work is (function, start, end, done, done_bell). After function(start, end), None or the error
     that it raised is put into the queue `done`, and done_bell is rung.

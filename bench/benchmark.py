@@ -182,8 +182,9 @@ def measure(cases: Cases, texts: list[str], flags: Mapping[str, Any]) -> Iterato
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
-    """Read a list such as "1,2,4"; of ints, from 1 on, also "1..4". Raises ValueError, which names
-    the flag.
+    """The different values of a list such as "1,2,4"; of ints, all from 1 on, also "1..4". Raises
+    ValueError, which names the flag: for a text that is no such list, more than MOST_VALUES, or
+    folders that end in the same name.
     """
     values: list[Any] = []
     try:
@@ -223,7 +224,9 @@ def encode_fitting(
 
 
 def batches_of(ids: list[list[int]], n_texts: int) -> list[list[list[int]]]:
-    """Cut a list of prompts into batches of n_texts; a smaller rest is left out."""
+    """Cut a list of prompts into batches of n_texts; a smaller rest is left out. Raises ValueError
+    if there are fewer prompts.
+    """
     if n_texts > len(ids):
         raise ValueError(f"--batch_size {n_texts}: expected at most {len(ids)}, as many as prompts")
     return [ids[i : i + n_texts] for i in range(0, len(ids) - n_texts + 1, n_texts)]

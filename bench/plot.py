@@ -2,7 +2,7 @@
 batch if there is only one K, with intervals.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from html import escape
 from operator import itemgetter
 
@@ -48,7 +48,9 @@ def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
 
 
 def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
-    """A line for each half of a speedup, with its number; the numbers of the other axis below."""
+    """SVG elements: a line for each half of a speedup up to `most`, with its number, and below them
+    the numbers of the other axis. x_of(number), y_of(speedup): where they lie
+    """
     parts = []
     for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
         y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
@@ -61,8 +63,12 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
     return parts
 
 
-def line_of(points: list, of_line: list[dict], stroke: str, colour: str, y_of: Callable):
-    """Yield a line, and each of its markers with its interval. points: (x, y) of each row"""
+def line_of(
+    points: list[tuple], of_line: list[dict], stroke: str, colour: str, y_of: Callable
+) -> Iterator[str]:
+    """Yield SVG elements: a line, and each of its markers with its interval. points: (x, y) of each
+    row; stroke: the attributes of the line, in this colour; y_of(speedup): its y
+    """
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     yield f'<polyline points="{path}" {stroke}/>'
     for row, (x, y) in zip(of_line, points):
@@ -80,6 +86,7 @@ def draw(rows: list[dict]) -> str:
     axis = "batch_size" if len(values(rows, "K")) == 1 < len(values(rows, "batch_size")) else "K"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
     tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
+    # the picture ends at 1.5 or above, where the highest interval does; one that is wide is cut off
     most = max(1.5, min(max(high for _, high in tops), 1.3 * max(map(measured, rows))))
 
     def x_of(number: int) -> float:

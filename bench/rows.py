@@ -73,7 +73,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "prompts": sum(len(repeats[0]["texts"]) for repeats in runs),
         "tokens": sum(n_tokens),
         **figures,
-        **dict.fromkeys(reasons),
+        **dict.fromkeys(reasons),  # None in place of what is withheld
         "intervals": intervals,
         "withheld": reasons,
     }

@@ -64,8 +64,8 @@ def is_told_apart(row: dict) -> bool:
 
 
 def fastest(rows: list[dict]) -> list[dict]:
-    """Return the fastest row of each case that has several K, whether it is told apart from 1 or
-    not: of slower ones, none is the fastest.
+    """Return the row with the most tokens per second of each case that has several K, even if its
+    speedup is withheld or not told apart from 1.
     """
     cases: dict[tuple, list[dict]] = {}
     for row in rows:

@@ -61,6 +61,7 @@ def decode_texts(
     acceptance: with which probability a drafted token is accepted; 0 leaves it to the rule
     """
     name, K, rule_name = variant
+    # of all texts: in a batch, a loop's times are those of the others, too, and tell nothing
     draft_seconds: list[float] = []
     target_seconds: list[float] = []
 
@@ -93,7 +94,7 @@ def decode_texts(
         "texts": [text.ids for text in texts],
         "rounds": [one for text in texts for one in text.rounds],
         "seconds": max(text.seconds for text in texts),
-        # the first pass is the prefill's; in a batch, a loop's times are those of all others, too
+        # the first pass is the prefill's
         "draft_seconds": draft_seconds if len(prompts) == 1 else [],
         "target_seconds": target_seconds[1:] if len(prompts) == 1 else [],
     }

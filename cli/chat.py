@@ -94,7 +94,7 @@ def change(settings: dict[str, Any], words: str) -> None:
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:
     """Continue a prompt with each decoder of the mode: the text is printed on stdout, its time on
-    stderr.
+    stderr. The models are loaded only if the settings name others than before.
 
     settings: {flag: value} of all flags of `chat`
     Raises ValueError for a prompt that fills the context, and for a model or value that cannot be

@@ -23,7 +23,8 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     tokens of a model of 124M's shape are compared with those of OpenAI's.
 
     Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used: its
-    files are missing or damaged, a weight is huge, or all tokens are equally likely.
+    files are missing or damaged, a weight is huge, all tokens are equally likely, or a folder named
+    124M has other tokens than OpenAI's.
 
     Flags:
         models_dir: the folder that holds a folder for each model

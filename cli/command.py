@@ -108,8 +108,9 @@ def split(
 ) -> tuple[list[str], dict[str, str]]:
     """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
-    The word after a flag is its value, whatever it looks like: a prompt may be "-h". Raises
-    ValueError for an unknown flag, and where the value of a flag is missing.
+    The word after a flag is its value, whatever it looks like: a prompt may be "-h". -h and --help
+    give {"help": "True"}, whatever else there is. Raises ValueError for an unknown flag, and where
+    the value of a flag is missing.
     """
     plain: list[str] = []
     texts: dict[str, str] = {}

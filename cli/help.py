@@ -5,12 +5,14 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 
-ELSEWHERE = {  # {flag of another program, or that `generate` had: what it is called here}
+RENAMED = {  # {flag of another program: what it is called here}
     "model": "--target_model_size",
     "assistant_model": "--draft_model_size",
     "max_new_tokens": "--n_tokens_to_generate",
     "max_tokens": "--n_tokens_to_generate",
     "num_speculative_tokens": "--K",
+}
+ELSEWHERE = {  # {flag that `generate` had: the command that does this}
     "out": "python main.py batch FILE --out NAME",
     "batch_size": "python main.py batch FILE --batch_size N",
     "cluster": "python main.py batch FILE --cluster ADDRESS",
@@ -27,11 +29,10 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
     plain = lambda shown: shown.lower().replace("-", "_").strip("_/")
     known = {plain(shown): shown for shown in names}
     name = plain(word)
-    other = ELSEWHERE.get(name, "") if kind != "command" else ""
-    if plain(other) in known:
-        expected = known[plain(other)]
-    elif " " in other:
-        expected = other
+    if kind != "command" and plain(RENAMED.get(name, "")) in known:
+        expected = known[plain(RENAMED[name])]
+    elif kind != "command" and name in ELSEWHERE:
+        expected = ELSEWHERE[name]
     else:
         starts = [shown for one, shown in known.items() if name and one.startswith(name)][:3]
         close = difflib.get_close_matches(name, known, n=2, cutoff=0.7)

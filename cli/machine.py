@@ -22,7 +22,9 @@ def processor_name() -> str:
 
 
 def describe_machine(backend: str) -> dict[str, Any]:
-    """{name: value} for result files: what measured figures depend on besides the settings."""
+    """{name: value} for result files: what measured figures depend on besides the settings. Raises
+    ValueError for a backend that is not to be had.
+    """
     about = {
         "cpu": processor_name(),
         "threads": N_THREADS,
@@ -33,7 +35,7 @@ def describe_machine(backend: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
     if backend != "numpy":
-        get_backend(backend)  # raises ValueError without it
+        get_backend(backend)  # raises the ValueError
         import cupy
 
         about["gpu"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()

@@ -6,6 +6,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from typing import IO
 
 try:
     import fcntl
@@ -67,27 +68,36 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     require_writable(path)
     is_new = not path.exists()
     if not is_new and not path.is_file():
-        return partial(write_all, os.open(path, os.O_WRONLY), path)  # closed, a pipe would end
+        # a named pipe stays open from line to line: when it is closed, its reader takes that for
+        # the end
+        return partial(write_all, os.open(path, os.O_WRONLY), path)
     size = 0 if is_new else path.stat().st_size
 
     def write(line: str) -> None:
         nonlocal size
         with named(path), path.open("ab", buffering=0) as file:
-            if fcntl:  # or what a full disk cuts off below might be another program's line
-                with suppress(OSError):  # of a disk without locks
-                    fcntl.flock(file, fcntl.LOCK_EX)  # until the file is closed
+            lock(file)  # what is cut off below is then no line of another program
             if os.fstat(file.fileno()).st_size != size:
                 raise ValueError(f"{path}: another program writes to it, too; give another name")
             try:
                 write_all(file.fileno(), path, line)
             except OSError:  # the disk is full
                 file.truncate(size)
-                if is_new and not size:
-                    path.resolve().unlink()  # a link was there before
+                if is_new and not size:  # no line was written: leave no file
+                    path.resolve().unlink()  # if the path is a link, it was there before: it stays
                 raise
             size = os.fstat(file.fileno()).st_size
 
     return write
+
+
+def lock(file: IO) -> None:
+    """Wait until no other program holds an open file, and hold it until it is closed. Does nothing
+    on a system or a disk without locks.
+    """
+    if fcntl:
+        with suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
 
 
 @contextmanager

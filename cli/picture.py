@@ -2,32 +2,46 @@
 
 import re
 
+AT_RULE = r"@[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}"  # @media (...) { a { ... } b { ... } }
+SHAPE = r"<(rect|text|tspan|line|polyline|polygon|circle|path)((?: [^>]*?)?)(/?)>"
+
 
 def painted(svg: str) -> str:
-    """A picture whose elements have the light colours of its style as attributes, too, for
-    renderers that know no CSS variables. Where a style is understood, it goes first.
+    """An SVG picture whose shapes and texts have the fill and the stroke of its <style> as
+    attributes, too, in its light colours, for renderers that know no CSS variables. Others take the
+    style, which goes before attributes.
+
+    Selectors may be tags and classes, such as rect, .bar, rect.bar; values may be variables whose
+    definition is a colour, such as --ink: #1d2025. Raises KeyError for another variable.
     """
-    style = re.sub(r"@[^{]*\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}", "", svg.partition("</style>")[0])
-    light = dict(re.findall(r"(--[\w-]+): (#\w+)", style))
-    found = re.findall(r"([^{};>]+)\{([^{}]*)\}", style)
-    rules = [(one.strip(), body) for names, body in found for one in names.split(",")]
-    rules.sort(key=lambda rule: (rule[0].count("."), rule[0][0] != "."))  # a class goes last
+    head, middle, rest = svg.partition("</style>")
+    style = re.sub(AT_RULE, "", head)
+    rules, light = rules_of(style), dict(re.findall(r"(--[\w-]+): (#\w+)", style))
 
     def with_colours(match: re.Match) -> str:
         tag, attributes, end = match.groups()
-        classes = re.search(r'class="([^"]*)"', attributes)
-        names = {tag} | {sign + one for one in (classes[1].split() if classes else ())
-                         for sign in (".", f"{tag}.")}  # fmt: skip
+        classes = "".join(re.findall(r'class="([^"]*)"', attributes)).split()
+        names = {tag} | {before + name for name in classes for before in (".", f"{tag}.")}
         colours: dict[str, str] = {}
-        for selector, body in rules:
+        for selector, values in rules:
             if selector in names:
-                colours |= dict(re.findall(r"(?<!-)(fill|stroke): ([^;]+?)\s*(?:;|$)", body))
+                colours |= values
         for name, value in colours.items():
             colour = re.sub(r"var\((.*?)\)", lambda variable: light[variable[1]], value)
             if f" {name}=" not in attributes:
                 attributes += f' {name}="{colour}"'
         return f"<{tag}{attributes}{end}>"
 
-    head, middle, rest = svg.partition("</style>")
-    shapes = r"<(rect|text|tspan|line|polyline|polygon|circle|path)((?: [^>]*?)?)(/?)>"
-    return head + middle + re.sub(shapes, with_colours, rest)
+    return head + middle + re.sub(SHAPE, with_colours, rest)
+
+
+def rules_of(style: str) -> list[tuple[str, dict[str, str]]]:
+    """(selector, {"fill", "stroke": value}) of each rule of a style, the most precise last: tags,
+    then classes, then tags with a class.
+    """
+    rules = []
+    for selectors, body in re.findall(r"([^{};>]+)\{([^{}]*)\}", style):
+        # not the end of another name, such as in paint-stroke: ...
+        values = dict(re.findall(r"(?<!-)(fill|stroke): ([^;]+?)\s*(?:;|$)", body))
+        rules += [(selector.strip(), values) for selector in selectors.split(",")]
+    return sorted(rules, key=lambda rule: (rule[0].count("."), rule[0][0] != "."))

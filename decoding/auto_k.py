@@ -55,11 +55,13 @@ class AutoK:
             self.patience = self.waited = 1
 
     def choose(self) -> int:
-        """The K with the most tokens per second. If that is 0, another K now and then."""
-        a, h = self.accepted / self.examined, self.drafted / self.asked
+        """The K with the most tokens per second. If that is 0, the best other K now and then: after
+        more and more rounds, up to MAX_PATIENCE.
+        """
+        a, h = self.accepted / self.examined, self.drafted / self.asked  # h: a round has a draft
         # of two times the lower: what disturbs a round makes it longer
         seen = {K: median_low(times) for K, times in self.seconds.items()}
-        alone = seen[0]
+        alone = seen[0]  # FIRST_KS has rounds without drafts
         points = seen if len(seen) > 1 else {0: alone, MAX_K: 2 * alone}  # nothing was drafted yet
         slope, start = linear_regression([*points], [*points.values()])
 
@@ -73,5 +75,6 @@ class AutoK:
         self.waited += 1
         if self.waited <= self.patience:
             return 0
-        self.waited, self.patience = 0, min(2 * self.patience, MAX_PATIENCE)
+        self.waited = 0
+        self.patience = min(2 * self.patience, MAX_PATIENCE)
         return best

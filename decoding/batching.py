@@ -10,7 +10,7 @@ ready.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
@@ -161,19 +161,22 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     def call_task(index: int, task: Callable) -> Any:
         return task(lambda model: model and BatchedModel(index, model, inbox, answers[index]))
 
-    pool = ThreadPoolExecutor(len(tasks) or 1, THREAD_PREFIX)
-    try:
+    def submit(index: int, task: Callable) -> Future:
         try:
-            futures = [pool.submit(call_task, index, task) for index, task in enumerate(tasks)]
+            return pool.submit(call_task, index, task)
         except RuntimeError as error:  # the limit of threads
             raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
+
+    pool = ThreadPoolExecutor(len(tasks) or 1, THREAD_PREFIX)
+    try:
+        futures = [submit(index, task) for index, task in enumerate(tasks)]
         for future in futures:
             future.add_done_callback(inbox.put)
         serve(inbox, len(futures), target)
         return [future.result() for future in futures]
     finally:
-        # End the calls that still run: those that compute end at their next read. Each is told,
-        # whether it waits or not, because Ctrl-C may have come between get and append.
+        # Calls that still run end: those that wait at once, those that compute at their next read.
+        # All are told: after Ctrl-C nobody knows which of them wait.
         for answer in answers:
             answer.put(CancelledError())
         pool.shutdown(cancel_futures=True)

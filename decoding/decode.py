@@ -122,11 +122,11 @@ def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng:
 
 
 def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
-    """Warn where a draft with this config cannot have K tokens in a round of a text of n_tokens,
-    prompt included, for which there would be room.
+    """Warn of a K above 4, the default, if it is more than a head with this config drafts in a
+    round. Warn if the context of the draft ends before a text of n_tokens, prompt included.
     """
-    most = getattr(config, "n_places", None)  # of a head
-    if K != "auto" and most and K > max(most, 4):  # nobody asked for the default of 4
+    most = getattr(config, "n_places", None)  # only heads have places
+    if most and K != "auto" and K > max(most, 4):
         warnings.warn(f"this draft has at most {most} tokens a round, not {K}")
     # the last drafted token is not read, and the target adds one
     if config.n_ctx + 2 < n_tokens:
@@ -205,8 +205,9 @@ def begin(
 
 
 def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> dict[str, Any]:
-    """Run the Rounds of a text to their end. Returns the text, its tokens, its times, and what
-    became of the drafts. Rates are None where nothing was examined.
+    """Run the Rounds of a text to their end. Returns its text and token_ids; seconds and
+    prefill_seconds, tokens_per_second; the number of rounds, and of tokens that were drafted,
+    examined and accepted; acceptance_rate, None if none was examined, and tokens_per_target_pass.
 
     watch: a generator that passes Rounds on, and may print. Its own time does not count
     """

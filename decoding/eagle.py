@@ -72,7 +72,9 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new: list[int], cache: EagleCache):  # [n_new] -> [n_new, n_embd]
-        """Join the state before each token with its embedding; project to n_embd."""
+        """Join the state before each token with its embedding; project to n_embd. What the target
+        knows of these states takes the place of guesses in cache.hidden.
+        """
         start, end = len(cache.ids), len(cache.ids) + len(new)
         known = cache.known[start:end]  # nothing after the first token of a draft
         cache.hidden[start : start + len(known)] = known

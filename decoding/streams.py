@@ -29,6 +29,7 @@ def stream(purpose: Purpose, seed: int, *numbers: int) -> np.random.SeedSequence
     """The SeedSequence of one stream, a seed for numpy.random.default_rng or sampling.Rng.
 
     numbers: these tell apart the streams of one purpose
+    Raises ValueError for a negative seed.
     """
     if seed < 0:
         raise ValueError(f"seed {seed}: expected 0 or more")

@@ -46,8 +46,10 @@ def explain_difference(
     than a pass over one. So this position is computed in passes over 1, 2, 3, ... rows; the float
     error is the largest difference between them, and at least what a sum of n_embd products is off
     by. A gap of up to twice this error is a tie, which rounding may break either way. A larger gap
-    is a bug, and so is a text that ends early. Passes that differ by more than rounding can explain
-    are a bug themselves, whatever the gap.
+    is a bug, and so is a text that ends early: its gap is that of the two best tokens. Passes that
+    differ by more than rounding can explain are a bug themselves, whatever the gap.
+
+    Raises ValueError for equal texts.
     """
     position = first_difference(first, second)
     if position is None:
