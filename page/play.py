@@ -17,10 +17,8 @@ from page.report import page_of
 from page.runs import parse, race
 from page.server import LiveServer
 
-# flags that decide nothing of a text; and the two that a run's command always names, because
-# generate has other defaults
+# flags that decide nothing of a text
 NOT_OF_A_TEXT = ("models_dir", "backend", "save", "port", "no_browser")
-ALWAYS_NAMED = ("prompt", "n_tokens_to_generate")
 
 
 def play(
@@ -59,14 +57,13 @@ def play(
         no_browser: print the address, but open no browser
     """
     flags = dict(locals())
-    if save:
-        require_new(save, ".html")
     options_of(flags)  # refuses what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
-    if not save:
+    if save:
+        require_new(save, ".html")
+    else:
         parse(dumps(settings).encode(), settings)  # the same limits as in the form
-    all_flags = flags_of(play).items()
-    defaults = {name: flag.default for name, flag in all_flags if name not in ALWAYS_NAMED}
+    defaults = {name: flag.default for name, flag in flags_of(play).items()}
     run = partial(race, pair_of(flags), defaults)
     if save:
         save_page(save, run, settings)

@@ -20,6 +20,8 @@ from cli.machine import processor_name
 from encoder import Encoder
 
 WEB = Path(__file__).with_name("web")
+# flags that a run's command names even so: generate has other defaults
+ALWAYS_NAMED = ("prompt", "n_tokens_to_generate")
 SCRIPTS = ("base.js", "race.js", "microscope.js", "pays.js", "live.js")
 
 
@@ -31,7 +33,7 @@ def without_folders(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """The shell command of a run. It leaves out a flag that has its default.
+    """The shell command of a run. It leaves out a flag that has its default, but for ALWAYS_NAMED.
 
     command({"prompt": "a b", "K": 2}, {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -39,7 +41,7 @@ def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
     for name, value in settings.items():
         if value is True:  # a flag that takes no value
             words.append(f"--{name}")
-        elif name not in defaults or value != defaults[name]:
+        elif name in ALWAYS_NAMED or value != defaults[name]:
             words += [f"--{name}", str(value)]
     # as a flag's value, a hyphen would stand for standard input
     return ("printf - | " if settings.get("prompt") == "-" else "") + shlex.join(words)

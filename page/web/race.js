@@ -81,7 +81,7 @@ function drawLane(lane, run) {
   const [large, small] = run.parameters; // look-up has none
   lane.says = make("span");
   lane.large = pipe("of-target", make("b", lane.says));
-  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", "small model", make("span.wide", small < large ? `, ${rounded(large / small, 2)} × smaller,` : ""), " guesses")));
+  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", "small model", make("span.wide", small < large ? `, ${rounded(large / small, 2)} × smaller, guesses` : " guesses"))));
   lane.rows = make(lane.places > 7 ? "div.places.many" : "div.places");
   lane.strip = make("div.strip", lane.deliveries.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -159,11 +159,15 @@ function showLane(lane, {time, checked = Infinity, isFast = false}) {
   lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.clientHeight;
 }
 
+// Where the clock stands, and how it runs.
+const showClock = (says = race.time < race.length ? "paused" : "the end") =>
+  put("now", make("b", ms(race.time, 1)), " ", make("small", {"aria-hidden": "true"}, says));
+
 function show(moment) {
   race.time = clamp(moment.time, 0, race.length);
   for (const lane of race.lanes) showLane(lane, {...moment, time: race.time});
   $("clock").value = 1000 * race.time / race.length;
-  put("now", make("b", ms(race.time, 1)), " ", make("small", {"aria-hidden": "true"}, race.playing && moment.says || "\u00a0"));
+  showClock(race.playing ? moment.says : undefined);
   $("clock").setAttribute("aria-valuetext", ms(race.time, 1));
 }
 
@@ -175,6 +179,7 @@ function pause() {
   race.playing = false;
   cancelAnimationFrame(race.frame);
   $("play").textContent = "Play";
+  showClock();
   for (const element of document.querySelectorAll(".runs")) element.classList.remove("runs");
 }
 
@@ -260,7 +265,7 @@ function showWhy(run) {
   const bytes = large * (run.numbers === "float16" ? 2 : 4);
   put("work", `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(one, 1)}, ${rounded(bytes / one / 1e9, 2)} GB/s. `
-    + "Other texts gain more, or less. A delivery is one pass of the model; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded.");
+    + "Other texts gain more, or less. A delivery is one pass of the model, a row a place whose next word it says; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded.");
 }
 
 // Lay a run out.

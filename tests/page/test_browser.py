@@ -75,6 +75,7 @@ def test_it_moves_within_a_second_goes_round_and_can_be_stopped(saved):
     time = page.evaluate("race.time")
     page.wait_for_timeout(100)
     assert page.evaluate("race.time") == time and text_of(page, "#play") == "Play"
+    assert text_of(page, "#now").endswith("paused")
     # out of sight it stands still
     page.locator("#play").click()
     page.locator("#deeper summary").scroll_into_view_if_needed()

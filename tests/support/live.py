@@ -9,7 +9,7 @@ import pytest
 
 from cli.command import flags_of
 from decoding.decode import load_pair
-from page.play import ALWAYS_NAMED, NOT_OF_A_TEXT, play
+from page.play import NOT_OF_A_TEXT, play
 from page.report import page_of
 from page.runs import FIELDS, race
 from page.server import LiveServer
@@ -38,8 +38,7 @@ def unheard(**line):
 def racer(folder, settings):
     """The function race(settings, tell) of the models that these settings name."""
     names = settings["target_model_size"], settings["draft_model_size"]
-    defaults = {name: value for name, value in DEFAULTS.items() if name not in ALWAYS_NAMED}
-    return partial(race, load_pair(*names, str(folder)), defaults)
+    return partial(race, load_pair(*names, str(folder)), DEFAULTS)
 
 
 def raced(folder, tell=unheard, **settings):
