@@ -88,7 +88,7 @@ def generate(
     Flags:
         prompt: the text to continue, or - for standard input
         n_tokens_to_generate: how many tokens to write; the text may end before
-        stop: stop after the token that completes this string; \\n is a new line
+        stop: stop after the token that completes this string; \\n is a new line, \\\\ a backslash
         mode: which decoders to run: both, autoregressive or speculative
         target_model_size: the model you want text from: a name in models_dir, or a folder
         draft_model_size: the model that proposes tokens; or ngram, eagle or medusa

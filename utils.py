@@ -31,7 +31,7 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
     del shapes["wte.weight"]  # the largest: its copy is gone before the others are read
     wte = backend.asarray(read("wte.weight"))
     head = backend.lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
-    if hasattr(head, "T"):  # a gpu.Weight in float16 has no T to look up rows in
+    if backend.looks_up:
         wte = head.T  # one array in two roles
     parameters = {}
     for name, shape in shapes.items():

@@ -55,6 +55,7 @@ class Backend:
     lay_out: Callable  # x @ lay_out(w), for a weight w [n_in, n_out], is the product, but fast
     # run_on_threads(f, n, size): call f(a, b) for ranges that cover 0 to n; size: see threads.py
     run_on_threads: Callable = on_one_thread
+    looks_up: bool = True  # whether lay_out(w).T[ids] are rows of w.T, unrounded
     layer_norm: Callable = gpt2.layer_norm
     dot_product_attention: Callable = gpt2.dot_product_attention
     gelu: Callable = gpt2.gelu
@@ -91,6 +92,7 @@ def cupy_backend(name: str) -> Backend:
         asarray=gpu.asarray,
         to_host=gpu.to_host,
         lay_out=partial(gpu.Weight, dtype=dtype),
+        looks_up=dtype is np.float32,
         layer_norm=gpu.layer_norm,
         dot_product_attention=gpu.dot_product_attention,
         gelu=gpu.gelu,

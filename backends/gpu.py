@@ -111,8 +111,7 @@ class Weight:
 
     def __init__(self, weight, dtype=cupy.float32):
         self.weight, self.shape = cupy.asarray(weight, dtype=dtype), weight.shape
-        if dtype == cupy.float32:  # in float16, no rows are looked up
-            self.T = self.weight.T
+        self.T = self.weight.T
 
     def __rmatmul__(self, x):
         return Product(x.astype(self.weight.dtype, copy=False) @ self.weight)

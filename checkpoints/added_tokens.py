@@ -4,28 +4,45 @@ before it is cut into words, as by transformers. The vocabulary may have them, t
 
 import math
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
+from checkpoints.folder import LISTS
 
 SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on what is around it
 
 
-def read_added_tokens(
-    folder: Path, names: Iterable[str], vocabulary: dict[str, int]
-) -> dict[str, int]:
-    """The tokens {text: id} that files of these names list in a folder, where they may be missing.
-    A token has the id of the vocabulary, else that in the last of the files; without one, it is
-    left out.
+def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
+    """The tokens {text: id} that the files of LISTS name in a folder, with the ids that
+    all_listed gives them.
 
-    Left out with a warning are tokens of the vocabulary that take spaces around them, and tokens
-    behind the rows of the model, which config.json counts. Raises ValueError for a damaged file,
-    and for a token outside the vocabulary that takes spaces around it, is no text, or has an id
-    that is no whole number from 0 on.
+    Left out with a warning are tokens of the vocabulary that take spaces around them, and other
+    tokens behind the rows of the model, which config.json counts. Raises what all_listed does.
+    """
+    tokens = all_listed(folder, vocabulary)
+    config = read_json(folder / "config.json", optional=True)
+    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
+    spaced = [text for text, token in tokens.items() if any(map(token.get, SPACES))]
+    if spaced:
+        warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(spaced)[:80]}")
+    new = sorted(tokens.keys() - vocabulary)
+    rowless = [text for text in new if tokens[text]["id"] >= n_rows]
+    if rowless:
+        shown = " ".join(rowless)[:80]
+        warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
+    left_out = {*spaced, *rowless}
+    return {text: token["id"] for text, token in tokens.items() if text not in left_out}
+
+
+def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
+    """{text: token} of the tokens in the files of LISTS, which may be missing. A token has the id
+    of the vocabulary, else that in the last of the files; without one, it is left out.
+
+    Raises ValueError for a damaged file, and for a token outside the vocabulary that require_new
+    refuses.
     """
     tokens: dict[str, dict] = {}
-    for path in (folder / name for name in names):
+    for path in (folder / name for name in LISTS):
         values = read_json(path, optional=True)
         with errors_about(path, OTHER_TOKENS):
             for token in listed_tokens(path.name, values):
@@ -35,18 +52,7 @@ def read_added_tokens(
                 elif "id" in token:
                     require_new(token)
                     tokens[text] = token
-    config = read_json(folder / "config.json", optional=True)
-    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
-    plain = [text for text, token in tokens.items() if any(map(token.get, SPACES))]
-    new = sorted(tokens.keys() - vocabulary)
-    lost = [text for text in new if tokens[text]["id"] >= n_rows]
-    if plain:
-        warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(plain)[:80]}")
-    if lost:
-        shown = " ".join(lost)[:80]
-        warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
-    found = tokens.keys() - {*plain, *lost}
-    return {text: token["id"] for text, token in tokens.items() if text in found}
+    return tokens
 
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
@@ -85,4 +91,4 @@ def named_tokens(settings: dict) -> list[dict]:
         more = settings.get(name) or []
         named += more.values() if isinstance(more, dict) else more
     tokens = [{"content": value} if isinstance(value, str) else value for value in named]
-    return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is false
+    return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is a bool

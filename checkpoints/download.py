@@ -20,17 +20,9 @@ import requests
 import urllib3.exceptions as http
 from tqdm import tqdm
 
-from checkpoints.elsewhere import repository
 from checkpoints.files import TEXT_LIMIT, sha256_of
-from checkpoints.folder import WEIGHTS, weights_files
+from checkpoints.folder import OPTIONAL, WEIGHTS, weights_files
 
-OPTIONAL_FILES = (  # what a repository may have
-    "generation_config.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "tokenizer.json",
-)
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
@@ -38,6 +30,8 @@ LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
 # why a request makes no connection
 UNREACHED = (http.NewConnectionError, http.ConnectTimeoutError, http.ProxyError)
+# why an attempt fails; FileNotFoundError: another process has renamed the part
+FAILURES = (requests.RequestException, http.HTTPError, FileNotFoundError)
 
 
 class Missing(ValueError):
@@ -61,38 +55,36 @@ class Part(NamedTuple):
 # ---------------------------------------------------------------- a model
 
 
-def fetch_model(name: str, models_dir: str | Path) -> Path:
-    """Download the missing files of a known size, or of an "owner/name" of Hugging Face, into the
-    folder models_dir/name, and return it. What is there stays as it is.
+def fetch_model(repository: str, folder: Path) -> None:
+    """Download the missing files of an "owner/name" of Hugging Face into a folder, which is made.
+    What is there stays as it is.
 
     Raises ValueError if there is no such model, if the server cannot be reached or fails again and
-    again, and if a file does not fit on the disk; OSError if a file cannot be written. Parts stay
-    then, but no folder that is empty.
+    again, if its index of shards is damaged, and if a file does not fit on the disk; OSError if a
+    file cannot be written. Parts stay then, but no folder that was made and is empty.
     """
-    folder = Path(models_dir) / name
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        fetch_files(f"{host.rstrip('/')}/{repository(name)}/resolve/main", folder)
+        fetch_files(f"{host.rstrip('/')}/{repository}/resolve/main", folder)
     except Missing as error:
         raise ValueError(
-            f"{name}: Hugging Face has no such public model, or not all its files ({error}); "
+            f"{repository}: Hugging Face has no such public model, or not all its files ({error}); "
             "use the name of one"
         ) from None
     finally:
-        with contextlib.suppress(OSError):  # the first that is not empty is the last
+        with contextlib.suppress(OSError):  # from the innermost on, until one is not empty
             for path in made:
                 path.rmdir()
-    return folder
 
 
 def fetch_files(url: str, folder: Path) -> None:
     """Download the missing files of the model at a URL. Raises Missing, which names the file that
-    is not there, and whatever `fetch` raises.
+    is not there, ValueError for a damaged index of shards, and whatever `fetch` raises.
     """
     fetch(url, folder / "config.json")
-    for name in OPTIONAL_FILES:
+    for name in OPTIONAL:
         with contextlib.suppress(Missing):
             fetch(url, folder / name)
     if not (folder / "tokenizer.json").is_file():
@@ -115,25 +107,25 @@ def fetch(folder_url: str, path: Path) -> None:
     """Download folder_url/NAME to path, unless it is there. A failed attempt is repeated after a
     wait, with a warning; but only once if the server was never reached.
 
-    Raises Missing if the server does not have the file, ValueError if no attempt succeeded, which
-    names the server, and OSError, which names the file, for an error of the disk.
+    Raises Missing if the server does not have the file; ValueError if no attempt succeeded, which
+    names the server, and for a file that does not fit on the disk or is too long; OSError, which
+    names the file, for an error of the disk.
     """
     was_reached = False
-    for wait in (*WAITS, None):
+    for attempt, wait in enumerate((*WAITS, None), 1):
         if path.is_file():
             return
         try:
             return fetch_rest(f"{folder_url}/{path.name}", path)
-        except (requests.RequestException, http.HTTPError, FileNotFoundError) as error:
-            # FileNotFoundError: another process has renamed the part. Messages of requests hold the
-            # history of a connection
+        except FAILURES as error:
+            # a message of requests holds the history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
             was_reached |= not found_nobody(error)
         except OSError as error:  # of the disk: if it is full, that names no file
-            error.filename = error.filename2 or error.filename or str(path)
+            error.filename = str(path)
             raise
         host = urlsplit(folder_url).hostname  # without a password
-        if not was_reached and wait != WAITS[0]:  # the second attempt
+        if attempt == 2 and not was_reached:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if wait is None:
             rest = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
@@ -145,6 +137,7 @@ def fetch(folder_url: str, path: Path) -> None:
 
 def found_nobody(error: Exception) -> bool:
     """Whether a request made no connection: no network, no such host, nobody who answers there."""
+    # an error of requests has that of urllib3 among its args, and this has the reason
     return any(isinstance(getattr(cause, "reason", None), UNREACHED) for cause in error.args)
 
 
@@ -152,19 +145,12 @@ def fetch_rest(url: str, path: Path) -> None:
     """By one request, add what it lacks to the part of a file, or begin a part, and rename it if it
     is complete. A part of another version of the file is removed.
 
-    Raises Missing; RequestException (such as Retry) or HTTPError if it is not complete; ValueError
-    for a URL that is none, and for a file that is too long.
+    Raises Missing; one of FAILURES, such as Retry, if it is not complete; ValueError for a URL that
+    is none, and for a file that does not fit on the disk or is too long; OSError of the disk.
     """
-    part = find_part(path)
-    with ask(url, part) as reply:
-        size = size_if_rest(reply, part) if part else None
-        if part and size is None and reply.status_code in (206, 416):  # of another file
-            part.path.unlink(missing_ok=True)
-        require_file(reply, 200 if size is None else 206)  # if it is none, the part stays
-        if part is None or size is None:
-            if part:
-                part.path.unlink(missing_ok=True)
-            part, size = new_part(path, reply.headers.get("ETag", "")), reply.raw.length_remaining
+    begun = find_part(path)
+    with ask(url, begun) as reply:
+        part, size = place_of(reply, path, begun)
         receive(reply, part, size, path.name)
     complete(part, path, size, stated_checksum(reply))
 
@@ -204,9 +190,30 @@ def ask(url: str, part: Part | None) -> requests.Response:
         raise ValueError(f"{name}: {reason}; expected the address of a mirror") from None
 
 
+def place_of(reply: requests.Response, path: Path, begun: Part | None) -> tuple[Part, int | None]:
+    """Where the content of a reply belongs: the part that was begun, if that goes on here, or a new
+    one; and the size of the whole file, None if the server does not state it. A part of another
+    version of the file is removed.
+
+    Raises Retry or Missing as require_file does, and the part stays; Retry for a reply that goes on
+    elsewhere, and the part is removed.
+    """
+    if begun and reply.status_code in (206, 416):  # the rest, and: there is none
+        size = size_if_rest(reply, begun)
+        if size is None:
+            begun.path.unlink(missing_ok=True)
+            raise Retry("the server has another version of the file")
+        require_file(reply, 206)
+        return begun, size
+    require_file(reply, 200)
+    if begun:
+        begun.path.unlink(missing_ok=True)
+    return new_part(path, reply.headers.get("ETag", "")), reply.raw.length_remaining
+
+
 def size_if_rest(reply: requests.Response, part: Part) -> int | None:
     """The size of the whole file, if a reply goes on where the part ends, in the same version; else
-    None. It may be less than all the rest: "bytes 5-7/100" means three bytes of a hundred.
+    None. The reply may not bring all the rest: "bytes 5-7/100" means three bytes of a hundred.
     """
     content_range = reply.headers.get("Content-Range", "")
     said = re.fullmatch(rf"bytes {part.n_bytes}-[0-9]+/([0-9]{{1,18}})", content_range)

@@ -75,7 +75,8 @@ def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueErr
     is_elsewhere = INCLUDED.resolve() != Path(models_dir).resolve()
     included = f", nor an included one of {names_in(INCLUDED)}" if is_elsewhere else ""
     hint = "use a size that is there, or a folder's path"
-    if repository(name) and not os.path.isdir(os.path.dirname(name)):
+    looks_like_a_path = os.path.isdir(os.path.dirname(name))  # here/x, if there is a folder here
+    if repository(name) and not looks_like_a_path:
         hint = f"fetch it with python main.py download {name}"
     return ValueError(f"no model {name!r} in {str(models_dir)!r} ({state}){included}: {hint}")
 

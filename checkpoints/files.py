@@ -9,6 +9,7 @@ from pathlib import Path
 LFS = b"version https://git-lfs.github.com/spec/v1"  # begins a pointer that Git LFS left
 TEXT_LIMIT = 1 << 24  # bytes of a file of text; a tokenizer.json of 250,000 tokens has 15,000,000
 TABLE_LIMIT = 1 << 20  # bytes of the list of tensors in a file of weights; 1558M's has 70,000
+REFETCH = "delete it and fetch it again"  # advice about a damaged file
 OTHER_TOKENS = "prompts would have other tokens than GPT-2's"  # advice about a tokenizer's files
 
 
@@ -41,9 +42,10 @@ def first_of(folder: Path, *names: str) -> Path:
 
 
 @contextmanager
-def errors_about(path: Path, advice: str = "delete it and fetch it again") -> Iterator[None]:
+def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
     """In the block, whatever the content of a file provokes becomes a ValueError of one line: the
-    path, what is wrong, and advice. An OSError that names a file passes as it is.
+    path, what is wrong, and what to do: `advice` after a ValueError, REFETCH after any other error,
+    which shows damage. An OSError that names a file passes as it is.
 
         with errors_about(path):
             json.loads("{")  # PATH: is damaged (JSONDecodeError: ...); delete it and fetch it ...
@@ -55,8 +57,7 @@ def errors_about(path: Path, advice: str = "delete it and fetch it again") -> It
             raise
         reason = str(error).partition("\n")[0][:200]
         if type(error) is not ValueError:  # not one of ours
-            reason = f"is damaged ({type(error).__name__}: {reason})"
-            advice = "delete it and fetch it again"
+            reason, advice = f"is damaged ({type(error).__name__}: {reason})", REFETCH
         raise ValueError(f"{path}: {reason}; {advice}") from None
 
 

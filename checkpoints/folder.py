@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import first_of, read_json
+from checkpoints.files import REFETCH, first_of, read_json
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
@@ -23,6 +23,13 @@ WEIGHTS = (  # the preferred first; an index names the shards, files that have s
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
+LISTS = (  # that name tokens besides the vocabulary; the last to give one an id decides
+    "special_tokens_map.json",
+    "tokenizer_config.json",
+    "added_tokens.json",
+    "tokenizer.json",
+)
+OPTIONAL = ("generation_config.json", *LISTS)
 # {ending: the module of checkpoints/formats/ that reads such a file, imported when one is there}
 READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_checkpoint"}
 
@@ -55,15 +62,23 @@ def weights_files(folder: Path) -> list[Path]:
     return files_of(path)
 
 
+def model_files(folder: Path) -> list[Path]:
+    """All files that decide the texts of a model: its shape, tokenizer, weights, and what it has of
+    OPTIONAL. Shards may be missing. Raises ValueError if another file is.
+    """
+    optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
+    shape, tokenizer = first_of(folder, *CONFIGS), tokenizer_files(folder)
+    return [shape, *tokenizer, *weights_files(folder), *optional]
+
+
 def problem_with(folder: Path) -> str:
     """What a folder lacks first, in words; "" if it has all files of a model. Only an index of
     shards is looked into.
     """
     try:
-        files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+        missing = (path for path in model_files(folder) if not path.is_file())
     except ValueError as error:
         return str(error)
-    missing = (path for path in files if not path.is_file())
     return next((f"{path}: is missing" for path in missing), "")
 
 
@@ -154,32 +169,28 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     or of another shape than config.shapes() says, and for an output head of its own.
     """
     files = weights_files(folder)
-    tensors = common_names(read_tables(files), files[-1])
+    last = files[-1]  # is blamed for what concerns all of them
+    tensors = common_names(read_tables(files), last)
     head = next((tensors.pop(name) for name in HEADS if name in tensors), None)
-    if head:  # some files have the one matrix under this name only
-        tensors.setdefault("wte.weight", head)
-    if "wte.weight" in tensors:
-        tensors["wte.weight"] = without_padding(tensors["wte.weight"], config)
-    require_shapes(tensors, config, files[-1])
+    wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
+    if wte:
+        tensors["wte.weight"] = without_padding(wte, config)
+    require_shapes(tensors, config, last)
     if head:
         from checkpoints.tied import require_tied  # here: few files have a head
 
         require_tied(head, tensors["wte.weight"])
-    values = read_json(first_of(folder, *CONFIGS))
-    for layer in range(config.n_layer):
-        scale = attention_scale(layer, values, config)
-        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            tensors[name] = replace(tensors[name], query_scale=scale)
-    return {name: tensors[name] for name in config.shapes()}
+    scaled = tensors | scaled_queries(tensors, folder, config)
+    return {name: scaled[name] for name in config.shapes()}
 
 
 def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
     """All tensors in the files of the weights, by the names they have there. Raises ValueError for
     a file that is missing or damaged.
     """
+    found = [first_of(path.parent, path.name) for path in files]  # raises it for one that is not
     stored: dict[str, Tensor] = {}
-    for path in files:
-        first_of(path.parent, path.name)  # raises ValueError if it is missing
+    for path in found:
         if path.suffix in READERS:  # TensorFlow's data has none: its index has told
             reader = import_module(f".formats.{READERS[path.suffix]}", __package__)
             stored |= reader.read_table(path)
@@ -192,44 +203,49 @@ def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """
     tensors = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(tensors) < len(stored):
-        raise ValueError(
-            f"{path}: has a tensor with and without 'transformer.'; delete it and fetch it again"
-        )
+        raise ValueError(f"{path}: has a tensor with and without 'transformer.'; {REFETCH}")
     return {name: tensor for name, tensor in tensors.items() if not re.fullmatch(UNUSED, name)}
 
 
 def without_padding(wte: Tensor, config: Config) -> Tensor:
-    """The token embedding without the rows behind its n_vocab tokens, of which it warns."""
-    surplus = wte.shape[0] - config.n_vocab if wte.shape[1:] == (config.n_embd,) else 0
-    if surplus <= 0:
+    """The token embedding without the rows behind its n_vocab tokens, of which it warns. One whose
+    rows do not follow one another in the file, or of another width, is returned as it is.
+    """
+    wanted = config.n_vocab, config.n_embd
+    surplus = wte.shape[0] - config.n_vocab if wte.shape[1:] == wanted[1:] else 0
+    if surplus <= 0 or wte.order != "C":
         return wte
     warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
-    return replace(wte, n_rows=config.n_vocab)
+    return replace(wte, shape=wanted)
 
 
 def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
-    """Raise ValueError, about `path`, unless the tensors are those of config.shapes(), of which
-    the token embedding may have more rows.
+    """Raise ValueError, about `path` or the file of a tensor, unless the tensors are those of
+    config.shapes().
     """
     shapes = config.shapes()
     for name, shape in shapes.items():
         if name not in tensors:
             raise ValueError(f"{path}: lacks the tensor {name}; the file does not match its config")
         found = tensors[name].shape
-        if found != shape and tensors[name].n_rows is None:
-            raise ValueError(
-                f"{tensors[name].path}: {name} has shape {list(found)}; its config says "
-                f"{list(shape)}"
-            )
+        if found != shape:
+            said = f"{name} has shape {list(found)}; its config says {list(shape)}"
+            raise ValueError(f"{tensors[name].path}: {said}")
     if extra := sorted(tensors.keys() - shapes.keys()):
         raise ValueError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
 
 
-def attention_scale(layer: int, values: dict, config: Config) -> float:
-    """What the values of config.json multiply the attention scores of a layer by, besides the
-    division by the root of a head's width in gpt2.dot_product_attention.
+def scaled_queries(tensors: dict[str, Tensor], folder: Path, config: Config) -> dict[str, Tensor]:
+    """The tensors c_attn of all layers, with the query_scale that config.json of the folder wants:
+    what it multiplies attention scores by, besides the division by the root of a head's width in
+    gpt2.dot_product_attention.
     """
-    scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
-    if values.get("scale_attn_weights", True):
-        return scale
-    return scale * math.sqrt(config.n_embd // config.n_head)  # no division is wanted
+    values = read_json(first_of(folder, *CONFIGS))
+    scaled = {}
+    for layer in range(config.n_layer):
+        scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
+        if not values.get("scale_attn_weights", True):  # no division is wanted
+            scale *= math.sqrt(config.n_embd // config.n_head)
+        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
+            scaled[name] = replace(tensors[name], query_scale=scale)
+    return scaled

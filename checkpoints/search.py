@@ -24,27 +24,30 @@ def locate(name: str, models_dir: str | Path) -> Path | None:
 
 
 def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool = False) -> Path:
-    """The folder of a model, which may lack files; also in Hugging Face's cache. A missing model is
-    downloaded into models_dir if `download` is True.
+    """The folder of a model: where `locate` finds it; else in Hugging Face's cache on this machine;
+    else, if `download` is True, models_dir/name, into which it is fetched from Hugging Face.
 
-    name: as `locate` takes it; or a size, or a name of Hugging Face, such as 124M or gpt2. Raises
-    ValueError, which says what to do, if there is no such model.
+    name: as `locate` takes it; or a size or a name of Hugging Face, such as 124M or gpt2. A folder
+    may lack files; but in models_dir one of such a name is no model yet: its download goes on.
+
+    Raises ValueError, which says what to do, if there is no such model; and what fetch_model does.
     """
-    folder = locate(name, models_dir)
-    # what lacks files in models_dir may be a download that was interrupted
-    if folder and not (folder == Path(models_dir) / name and problem_with(folder)):
+    folder, inside = locate(name, models_dir), Path(models_dir) / name
+    is_begun = folder == inside and problem_with(inside) != ""
+    if folder and not is_begun:
         return folder
     from checkpoints import elsewhere  # here, as most models are where they are sought
 
     size, remote = elsewhere.size_of(name), elsewhere.repository(name)
-    if folder is None and size != name:
+    if not folder and size != name:
         return find_folder(size, models_dir, download)
-    if folder and not remote:
-        return folder
+    if is_begun and not remote:  # by no download
+        return inside
     if remote and (cached := elsewhere.find_cached(remote)):
         return cached
     if remote and download:
         from checkpoints.download import fetch_model  # here, as requests is slow to import
 
-        return fetch_model(name, models_dir)
+        fetch_model(remote, inside)
+        return inside
     raise elsewhere.no_model(name, models_dir, folder)

@@ -1,7 +1,6 @@
 """GPT-2's output head is its token embedding. Some files have it twice."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +13,8 @@ def require_tied(head: Tensor, wte: Tensor) -> None:
     """Raise ValueError unless an output head has the numbers of the token embedding. If they differ
     by float16's rounding only, warn that the embedding is taken.
     """
-    a, b = replace(head, n_rows=wte.n_rows).stored(), wte.stored()
+    b = wte.stored()
+    a = head.stored()[: len(b)]  # without padding, as wte is
     if np.array_equal(a, b):
         return
     parts = (slice(begin, begin + 1024) for begin in range(0, len(b), 1024))  # to spare memory

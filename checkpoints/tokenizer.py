@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, read_text_file, require_unset
-from checkpoints.folder import tokenizer_files
+from checkpoints.folder import LISTS, tokenizer_files
 from encoder import Encoder
 from gpt2 import Config
 
@@ -17,12 +17,6 @@ MAX_SPECIAL = 1024  # tokens that no merge makes; more are of another tokenizer
 SPACE = "Ġ"  # the byte of a space, as files of tokenizers write it
 # the classes of transformers that do what these files say
 CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
-LISTS = (  # the files that name tokens besides the vocabulary; the last to give one an id decides
-    "special_tokens_map.json",
-    "tokenizer_config.json",
-    "added_tokens.json",
-    "tokenizer.json",
-)
 # {setting of generation_config.json that this program lacks: the value that changes no text}
 IGNORED = {"repetition_penalty": 1, "no_repeat_ngram_size": 0, "min_new_tokens": 0, "num_beams": 1}
 
@@ -72,7 +66,7 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
         return vocabulary, merges, {}
     from checkpoints.added_tokens import read_added_tokens  # here, too
 
-    return vocabulary, merges, read_added_tokens(folder, LISTS, vocabulary)
+    return vocabulary, merges, read_added_tokens(folder, vocabulary)
 
 
 def require_plain_settings(path: Path) -> None:
@@ -87,8 +81,8 @@ def require_plain_settings(path: Path) -> None:
 
 
 def read_merges(path: Path) -> Merges:
-    """The merges in a file: a line for each, of two tokens with a space between. Raises ValueError
-    for any other line.
+    """The merges in a file: a line for each, of two tokens with a space between. Empty lines and
+    #version are passed over. Raises ValueError for any other line.
     """
     with errors_about(path):
         lines = read_text_file(path).decode("utf-8-sig").splitlines()

@@ -13,7 +13,7 @@ import numpy as np
 from tqdm import tqdm
 
 from checkpoints.files import sha256_of
-from checkpoints.folder import weights_files
+from checkpoints.folder import model_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from cli.command import print_note, require_at_least
@@ -83,15 +83,15 @@ def batch(
     write: Callable = line_writer(out) if out else partial(print, flush=True)
     # a folder that was not named stays here: each machine of a cluster has its own
     work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
-    weights = done[0].get("weights") if done else None
+    models = done[-1].get("models") if done else None  # lines of older versions have none
     n_refused = sum("error" in line for line in done)
     lines = new_lines(jobs, len(done), batch_size, work, cluster)
     with closing(lines), tqdm(total=len(jobs), initial=len(done), disable=None) as bar:
         for line in lines:
-            weights = weights or line["weights"]
-            if line["weights"] != weights:
-                models = f"{target_model_size} or {draft_model_size}"
-                problem = f"{models} has other weights than for the lines before"
+            models = models or line["models"]
+            if line["models"] != models:
+                names = f"{target_model_size} or {draft_model_size}"
+                problem = f"{names} has other files than for the lines before"
                 raise ValueError(f"{problem}; give another --out, or every machine the same models")
             write(json.dumps(line))
             n_refused += "error" in line
@@ -155,14 +155,14 @@ def new_lines(
 
 
 @lru_cache(maxsize=1)  # as the models are, in a worker
-def checksum(target: str, draft: str, models_dir: str) -> str:
-    """The SHA-256 of all weights that decide a text. The names are those of load_pair."""
+def identity_of(target: str, draft: str, models_dir: str) -> str:
+    """The SHA-256 of all files that decide a text. The names are those of load_pair."""
     folder = find_folder(target, models_dir)
-    files = weights_files(folder)
+    files = model_files(folder)
     if draft in HEADS:
-        files = [*files, folder / f"{draft}.safetensors"]
+        files.append(folder / f"{draft}.safetensors")
     elif draft != NGRAM:
-        files = [*files, *weights_files(find_folder(draft, models_dir))]
+        files += model_files(find_folder(draft, models_dir))
     return sha256_of(files)
 
 
@@ -174,8 +174,8 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
     warnings.showwarning = print_note  # type: ignore[assignment]
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
     target, draft_model, encoder = pair_of(settings)
-    weights = checksum(*names_of(settings))
-    lines: list[dict[str, Any]] = [{"settings": job, "weights": weights} for job in jobs]
+    identity = identity_of(*names_of(settings))
+    lines: list[dict[str, Any]] = [{"settings": job, "models": identity} for job in jobs]
     for line in lines:
         try:
             prompt = line["settings"]["prompt"]

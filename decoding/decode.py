@@ -104,8 +104,12 @@ def decoders_of(mode: str) -> tuple[Decoder, ...]:
 
 
 def read_stop(flag: str) -> str:
-    r"""The string that --stop means: \n in it stands for a new line."""
-    return flag.replace("\\n", "\n")
+    r"""The string that --stop means: \n in it is a new line, and \\ a backslash.
+
+    >>> read_stop(r"\n"), read_stop(r"\\n")
+    ('\n', '\\n')
+    """
+    return "\\".join(part.replace("\\n", "\n") for part in flag.split("\\\\"))
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:

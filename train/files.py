@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from checkpoints.files import sha256_of
-from checkpoints.folder import read_config, tokenizer_files, weights_files
+from checkpoints.folder import LISTS, read_config, tokenizer_files, weights_files
 from checkpoints.search import find_folder
-from checkpoints.tokenizer import LISTS, fit_vocabulary, load_encoder
+from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from cli.output import named
 from decoding.streams import Purpose, stream
 from gpt2 import Config

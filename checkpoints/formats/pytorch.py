@@ -35,6 +35,9 @@ STORAGES = {  # {torch's name: one of tensor.DTYPES}
     "ByteStorage": "uint8",
     "BoolStorage": "bool",
 }
+# before its content, a file in a zip has a header, its name and a field; their two lengths stand in
+# the header, of two bytes each
+ZIP_HEADER, ZIP_LENGTHS = 30, 26  # bytes; where the lengths begin
 Machine: Any = pickle._Unpickler  # Python's own, with a table of instructions; C's has none
 Places = dict[str, tuple[int, int]]  # {key of a storage: its first byte in the file, its bytes}
 
@@ -90,14 +93,14 @@ class Unpickler(Machine):
     }
 
     def find_class(self, module: str, name: str) -> Any:
-        """What stands for a name of a module: for a class of storages its own name, a text, which
-        persistent_load gets; for the functions that make a tensor one that notes their arguments.
-        Raises ValueError for any other name.
+        """What the pickle gets for a name of a module. A class of storages becomes its own name, a
+        text, which comes back to persistent_load. A function that makes a tensor becomes one that
+        notes its arguments. Raises ValueError for any other name.
         """
         if module == "torch" and name in STORAGES:
             return name
         found = {
-            "collections.OrderedDict": lambda: Names(),
+            "collections.OrderedDict": lambda: Names(),  # without items, which no one would check
             "torch._utils._rebuild_tensor": lambda *view: View(*view[:4]),
             "torch._utils._rebuild_tensor_v2": lambda *view: View(*view[:4]),
             "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
@@ -130,8 +133,8 @@ def read_table(path: Path) -> dict[str, Tensor]:
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """The views that the pickle of a zip file names, and where the storages are. Raises ValueError
-    if a part is compressed or there twice, and KeyError without a pickle.
+    """(views, places) of a zip file: the views that its pickle names, and where the storages are.
+    Raises ValueError if a part is compressed or there twice, and KeyError without a pickle.
     """
     places: Places = {}
     with zipfile.ZipFile(file) as archive:
@@ -139,17 +142,17 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
             name = info.filename.partition("/")[2].removeprefix("data/")
             if info.compress_type or info.compress_size != info.file_size or name in places:
                 raise ValueError(f"{info.filename} is compressed, or there twice")
-            file.seek(info.header_offset + 26)  # of the lengths of what stands before the content
+            file.seek(info.header_offset + ZIP_LENGTHS)
             n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
-            places[name] = info.header_offset + 30 + n_name + n_extra, info.file_size
+            places[name] = info.header_offset + ZIP_HEADER + n_name + n_extra, info.file_size
     offset, size = places["data.pkl"]
     file.seek(offset)
     return Unpickler(io.BytesIO(file.read(size))).load(), places
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """The same of a file from before torch 1.6. Raises ValueError without its magic number, and for
-    one that a big-endian machine wrote.
+    """(views, places), as read_zip, of a file from before torch 1.6. Raises ValueError without its
+    magic number, and for one that a big-endian machine wrote.
     """
     head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:

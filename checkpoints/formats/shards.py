@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from checkpoints.files import read_json
+from checkpoints.files import REFETCH, read_json
 
 SHARD = r"[\w.-]{1,200}\.(safetensors|bin)"  # a name that leads to no other folder
 MAX_SHARDS = 1000
@@ -17,7 +17,5 @@ def files_of(index: Path) -> list[Path]:
     names = {*map(str, names.values())} if isinstance(names, dict) else {}
     are_files = all(re.fullmatch(SHARD, name, re.ASCII) for name in names)
     if not are_files or not 0 < len(names) <= MAX_SHARDS:
-        raise ValueError(
-            f"{index}: expected the files of tensors beside it; delete it and fetch it again"
-        )
+        raise ValueError(f"{index}: expected the files of tensors beside it; {REFETCH}")
     return [index.with_name(name) for name in sorted(names)]

@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from checkpoints.files import REFETCH
+
 DTYPES = {  # {name: NumPy's code of what is stored}; bfloat16 is the upper half of a float32
     "float64": "<f8",
     "float32": "<f4",
@@ -29,8 +31,8 @@ class Tensor:
 
     dtype: one of DTYPES. offset: its first byte in the file. order: "C" if its rows follow one
     another, "F" if its columns do, as PyTorch stores a transposed matrix, None for a view of which
-    neither is true. n_rows: how many of the first rows are wanted, None for all. query_scale: what
-    `read` multiplies the first third of the columns by; in c_attn, these make the queries.
+    neither is true. query_scale: what `read` multiplies the first third of the columns by; in
+    c_attn, these make the queries.
 
     Raises ValueError for a shape or offset that cannot be, and for another dtype.
     """
@@ -41,7 +43,6 @@ class Tensor:
     shape: tuple[int, ...]
     offset: int
     order: Literal["C", "F"] | None = "C"
-    n_rows: int | None = None
     query_scale: float = 1
 
     def __post_init__(self):
@@ -53,11 +54,11 @@ class Tensor:
 
     @property
     def size(self) -> int:
-        """How many bytes it takes in the file, all rows."""
+        """How many bytes it takes in the file."""
         return math.prod(self.shape) * itemsize(self.dtype)
 
     def stored(self) -> np.ndarray:
-        """The wanted rows as they are stored, mapped into memory; bfloat16 as a float32 copy.
+        """The array as it is stored, mapped into memory; bfloat16 as a float32 copy.
         Raises ValueError for integers, and for a view with gaps.
         """
         if self.dtype not in FLOATS or self.order is None:
@@ -65,17 +66,14 @@ class Tensor:
             raise ValueError(
                 f"{self.path}: {self.name} is {kind}; expected one of {', '.join(FLOATS)}"
             )
-        array: np.ndarray = np.memmap(
-            self.path, DTYPES[self.dtype], "r", self.offset, self.shape, self.order
-        )
-        if self.n_rows is not None:
-            array = array[: self.n_rows]
+        dtype, where = DTYPES[self.dtype], (self.offset, self.shape, self.order)
+        array: np.ndarray = np.memmap(self.path, dtype, "r", *where)
         if self.dtype == "bfloat16":
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """A copy of the wanted rows in memory, in this dtype, the queries' columns scaled. Raises
+        """A copy of the array in memory, in this dtype, the queries' columns scaled. Raises
         ValueError for what `stored` refuses, and for NaN, infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
@@ -101,9 +99,7 @@ def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0) ->
     end, n_bytes = begin, path.stat().st_size
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
         if tensor.offset != end:
-            raise ValueError(
-                f"{path}: its tensors do not fill it from byte {end}; delete it and fetch it again"
-            )
+            raise ValueError(f"{path}: its tensors do not fill it from byte {end}; {REFETCH}")
         end += tensor.size
     if end != n_bytes:
-        raise ValueError(f"{path}: has {n_bytes} bytes of {end}; delete it and fetch it again")
+        raise ValueError(f"{path}: has {n_bytes} bytes of {end}; {REFETCH}")

@@ -53,11 +53,15 @@ def parts_of(part: dict | None) -> list[dict]:
         return []
     if part.get("type") != "Sequence":
         return [part]
+    # the only other entry: pretokenizers, normalizers or processors
     (parts,) = (parts for name, parts in part.items() if name != "type")
     return [inner for one in parts for inner in parts_of(one)]
 
 
 def adds_nothing(post_processor: dict) -> bool:
-    """Whether a post_processor puts no token around a text."""
-    template = post_processor.get("single", "SpecialToken")  # of TemplateProcessing
-    return post_processor["type"] == "ByteLevel" or "SpecialToken" not in str(template)
+    """Whether a post_processor puts no token around a text: a ByteLevel, or a TemplateProcessing of
+    which "single", the template for one text, names none.
+    """
+    if post_processor["type"] == "ByteLevel":
+        return True
+    return "single" in post_processor and "SpecialToken" not in str(post_processor["single"])

@@ -424,9 +424,9 @@ def test_a_damaged_cache_is_skipped(tmp_path, commit):
 
 SCRIPT = """
 import sys
-from checkpoints import download
+from checkpoints import download, search
 download.CHUNK, download.sleep = 256, lambda seconds: None
-print(download.fetch_model("124M", sys.argv[1]))
+print(search.find_folder("124M", sys.argv[1], download=True))
 """
 
 
@@ -463,7 +463,7 @@ def test_a_killed_download_is_resumed(sources, models, number):
     process.communicate(timeout=60)
     assert process.returncode != 0 and part.is_file()
     sources.requests.clear()
-    assert download.fetch_model("124M", models) == models / "124M"
+    assert find_folder("124M", models, download=True) == models / "124M"
     assert sources.requests[-1][0].endswith(WEIGHTS) and sources.requests[-1][1] >= 1999
 
 

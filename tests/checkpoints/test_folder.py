@@ -185,6 +185,8 @@ def test_a_byte_too_few_or_too_many(tmp_path):
     for wrong in (raw[:-1], raw + b"0"):
         path.write_bytes(wrong)
         assert str(path) in refusal(open_weights, folder, config)
+    path.unlink()
+    assert f"has no {DATA}" in refusal(open_weights, folder, config)
 
 
 # ---------------------------------------------------------------- several files

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import main
 from cli import batch as module
-from cli.batch import checksum, decode_jobs, finished, seed_of
+from cli.batch import decode_jobs, finished, identity_of, seed_of
 from decoding.decode import load_pair
 
 PROMPTS = [PROMPT, "the end", "a", "x" * 64, "é 日", "over there", "12"]  # the fourth is too long
@@ -56,10 +56,10 @@ def test_a_line_is_what_generate_prints_for_its_prompt(batch, as_json, out, flag
         assert line["settings"]["prompt"] == prompt
         assert line["settings"]["seed"] == seed_of(123, n)
         if prompt == PROMPTS[3]:
-            assert line.keys() == {"settings", "weights", "error"} and line["error"] == TOO_LONG
+            assert line.keys() == {"settings", "models", "error"} and line["error"] == TOO_LONG
             continue
         alone = as_json("--prompt", prompt, "--seed", seed_of(123, n), *FLAGS[:2], *flags)
-        alone, settings, _ = timeless(alone), line.pop("settings"), line.pop("weights")
+        alone, settings, _ = timeless(alone), line.pop("settings"), line.pop("models")
         assert settings.items() <= alone.pop("settings").items()
         if "--K=auto" in flags:  # the times decide which K
             assert line["autoregressive"] == alone["autoregressive"]
@@ -128,27 +128,46 @@ def test_other_settings_are_refused_and_the_file_is_kept(batch, out, flag):
     assert out.read_bytes() == before[:-30]
 
 
-def test_other_weights_under_the_same_name_are_refused_and_the_file_is_kept(
+def test_other_files_under_the_same_name_are_refused_and_the_file_is_kept(
     batch, out, pair, tmp_path
 ):
+    """Each of these changes texts, of which the weights are only one."""
     models = tmp_path / "models"
     shutil.copytree(pair, models)
     flag = f"--models_dir={models}"
     assert batch(flag).code == 0
     whole = lines_of(out)
     kept = b"".join(out.read_bytes().splitlines(True)[:4])
-    for path in (models / "17M", models / "0.7M-17M"):
+    target, draft = models / "17M", models / "0.7M-17M"
+    changes = {  # a path: its new content
+        target / "model.safetensors": lambda raw: raw[:-4] + b"\0\0\0\0",
+        draft / "model.safetensors": lambda raw: raw[:-4] + b"\0\0\0\0",
+        target / "config.json": lambda raw: raw.replace(
+            b"{", b'{"activation_function": "gelu",', 1
+        ),
+        target / "generation_config.json": lambda raw: b'{"eos_token_id": 17}',
+        target / "added_tokens.json": lambda raw: b'{"the": 256}',
+        draft / "config.json": lambda raw: raw.replace(b"{", b'{"layer_norm_epsilon": 1e-3,', 1),
+    }
+    for path, change in changes.items():
         out.write_bytes(kept)
-        weights = path / "model.safetensors"
-        before = weights.read_bytes()
-        weights.write_bytes(before[:-4] + b"\0\0\0\0")
-        load_pair.cache_clear(), checksum.cache_clear()
+        before = path.read_bytes() if path.exists() else None
+        path.write_bytes(change(before))
+        load_pair.cache_clear(), identity_of.cache_clear()
         done = batch(flag)
-        assert done.code == 2 and "17M or 0.7M-17M has other weights" in done.err
+        assert done.code == 2 and "17M or 0.7M-17M has other files" in done.err, path
         assert out.read_bytes() == kept
-        weights.write_bytes(before)
-        load_pair.cache_clear(), checksum.cache_clear()
+        path.unlink() if before is None else path.write_bytes(before)
+        load_pair.cache_clear(), identity_of.cache_clear()
     assert batch(flag).code == 0 and lines_of(out) == whole
+
+
+def test_a_file_of_an_older_version_is_gone_on_with(batch, out):
+    batch()
+    whole = lines_of(out)
+    older = [{name: x for name, x in line.items() if name != "models"} for line in whole]
+    out.write_text("".join(json.dumps(line) + "\n" for line in older[:4]))
+    assert batch().code == 0 and lines_of(out) == older[:4] + whole[4:]
 
 
 @pytest.mark.parametrize("n", range(8))

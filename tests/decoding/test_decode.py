@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from clocks import Slow, Time
+from hypothesis import given
+from hypothesis import strategies as st
 from table_models import TableModel
 from toys import TINY, tiny_model, tiny_vocabulary, tokens_of
 
@@ -24,6 +26,7 @@ from decoding.decode import (
     median_turn,
     note_limits,
     options_of,
+    read_stop,
     timed,
 )
 from decoding.text_difference import explain_difference
@@ -102,6 +105,11 @@ def test_flags_become_the_options_of_a_text():
     assert (options["stop"], options["n_tokens"]) == ("a\nb", 60)
     rounds = begin("speculative", TARGET, DRAFT, ENDLESS, IDS, **options | {"n_tokens": 18})
     assert list(rounds) == list(rounds_of())
+
+
+@given(st.text(st.sampled_from(["\\", "\n", "n", "x"])))
+def test_a_stop_may_be_any_text(text):
+    assert read_stop(text.replace("\\", r"\\").replace("\n", r"\n")) == text
 
 
 def test_a_prompt_leaves_room_for_a_token():
