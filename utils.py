@@ -18,7 +18,7 @@ from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
-from gpt2 import Config, Model, gelu, nested
+from gpt2 import Config, Model, nested
 
 # ---------------------------------------------------------------- models
 
@@ -29,10 +29,7 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
     """Build the Model. `read` is called once for each name in config.shapes()."""
     shapes = config.shapes()
     del shapes["wte.weight"]  # the largest: its copy is gone before the others are read
-    wte = backend.asarray(read("wte.weight"))
-    head = backend.lay_out(wte.T)  # GPT-2's output head is its token embedding, transposed
-    if backend.looks_up:
-        wte = head.T  # one array in two roles
+    wte, head = embedding_and_head(read("wte.weight"), backend)
     parameters = {}
     for name, shape in shapes.items():
         is_matrix = name.startswith("h.") and len(shape) == 2
@@ -41,10 +38,8 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
         parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)
     blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
-    activation = backend.exact_gelu if config.exact_gelu else backend.gelu
-    if activation is not gelu:  # mlp's own
-        for block in blocks:
-            block["mlp"]["activation"] = activation
+    for block in blocks:
+        block["mlp"]["activation"] = backend.exact_gelu if config.exact_gelu else backend.gelu
     params = {
         "wte": wte,
         "wpe": tree["wpe"]["weight"],
@@ -53,6 +48,15 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
         "head": head,
     }
     return Model(config, params, backend)
+
+
+def embedding_and_head(weight: np.ndarray, backend: Backend) -> tuple[Any, Any]:
+    """The token embedding [n_vocab, n_embd], of which rows are looked up, and the output head
+    [n_embd, n_vocab], its transpose: one array in two roles, if the backend looks up rows in it.
+    """
+    wte = backend.asarray(weight)
+    head = backend.lay_out(wte.T)
+    return (head.T if backend.looks_up else wte), head
 
 
 def require_nonzero(array: np.ndarray, where: str) -> None:
@@ -93,8 +97,8 @@ def load_models(
     """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
     or an owner/name of Hugging Face. Without a backend, that is NumPy.
 
-    Raises ValueError before any weight is read, also if vocabularies differ: token 17 must mean the
-    same to all of them.
+    Raises ValueError if a model cannot be used, or if vocabularies differ: token 17 must mean the
+    same to all of them. Only damage of the numbers themselves is found after weights were read.
     """
     if isinstance(names, str) or not names:
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names or '17M'!r}]")
@@ -120,8 +124,9 @@ def require_memory(configs: list[Config]) -> None:
     """Raise ValueError if models of these shapes, and a cache for each, do not fit into the memory
     that is free: a machine that swaps is busy for hours. Systems that do not say are believed.
     """
+    # of a cache: keys and values of each layer, and hidden states
     numbers = sum(c.n_parameters + c.n_ctx * c.n_embd * (2 * c.n_layer + 1) for c in configs)
-    needed, free = 4 * numbers, available_bytes()
+    needed, free = 4 * numbers, available_bytes()  # float32
     if needed > free:
         raise ValueError(
             f"weights and caches need {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "

@@ -118,8 +118,8 @@ class Weight:
 
 
 class Product:
-    """A product of which `+= bias` only notes the bias: whatever takes the sum adds it in its own
-    kernel. It supports what gpt2.py does to a product, no more.
+    """A product of which `+= bias`, once, only notes the bias: whatever takes the sum adds it in
+    its own kernel. It supports what gpt2.py does to a product, no more.
     """
 
     __array_ufunc__ = None  # `x + self` is for __radd__
@@ -135,11 +135,12 @@ class Product:
         return ADD(x, self.product, self.bias)
 
     def reshape(self, *shape):
+        """The sum as a float32 array of this shape."""
         return (0 + self).reshape(*shape)
 
 
 def gelu(x, xp, kernel=GELU):  # a Product or an array [..., n] -> [..., n]
-    """gpt2.gelu as one kernel. A product in float16 stays so: the next one takes no other."""
+    """gpt2.gelu as one kernel. The result has the product's dtype, that of the next weight."""
     return kernel(x.product, x.bias) if isinstance(x, Product) else kernel(x, 0)
 
 

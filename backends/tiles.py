@@ -133,8 +133,9 @@ class Tiles:
             multiply = self.multiplier(x, y)
         else:
             multiply = self.multiplier_in_groups(x, y, per_group)
-        # from 16 rows on a tile takes as long as several
-        n_threads = n_in * n_out * max(1, n_rows // 8) // SHARE
+        # the time of a tile, over that of one row: reading takes it, from 16 rows on computing
+        slower = max(1, n_rows // 8)
+        n_threads = n_in * n_out * slower // SHARE
         THREADS.run_on_threads(multiply, n_tiles, min(max(1, n_threads), N_THREADS))
         return y[:n_rows, :n_out]
 
@@ -173,8 +174,8 @@ class Tiles:
         def multiply(first: int, end: int) -> None:
             for begin in range(first, end, n_together):
                 stop = min(begin + n_together, end)
-                # Into an array of its own, not into `sums`: in the order of its axes NumPy
-                # multiplies a tile by all groups before it reads the next tile
+                # Not with out=sums, where groups come first in memory: NumPy follows that order,
+                # and would read all tiles for each group. In an array of its own, tiles come first
                 # [n_parts, 1, n_groups, per_group, depth]
                 # @ [n_parts, stop - begin, 1, depth, width]
                 # -> [n_parts, stop - begin, n_groups, per_group, width]

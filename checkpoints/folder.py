@@ -2,16 +2,12 @@
 cannot be used raises ValueError.
 """
 
-import math
-import re
-import warnings
 from collections.abc import Iterable
-from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import REFETCH, first_of, read_json
+from checkpoints.files import first_of, read_json
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
@@ -152,36 +148,26 @@ def require(is_right: bool, path: Path, name: str, value: Any, expected: str) ->
 
 # ---------------------------------------------------------------- the tensors
 
-PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
-# causal masks, and heads that a language model does not use
-UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
-HEADS = ("lm_head.weight", "lm_head.decoder.weight")  # the second before transformers
-
 
 def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """The tensors of a folder, {name in config.shapes(): Tensor}, whose numbers are not read yet.
 
-    The output head, masks and heads of other tasks (UNUSED) are left out, and with a warning rows
-    of the token embedding behind its n_vocab tokens. Queries get the factor that attention scores
-    have by config.json, as Tensor.query_scale.
+    Masks and heads are left out, and with a warning rows of the token embedding behind its n_vocab
+    tokens. If config.json scales attention scores otherwise than GPT-2, queries are multiplied by
+    that when they are read.
 
     Raises ValueError for a file that is missing or damaged, for a tensor that is missing, unknown
     or of another shape than config.shapes() says, and for an output head of its own.
     """
-    files = weights_files(folder)
-    last = files[-1]  # is blamed for what concerns all of them
-    tensors = common_names(read_tables(files), last)
-    head = next((tensors.pop(name) for name in HEADS if name in tensors), None)
-    wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
-    if wte:
-        tensors["wte.weight"] = without_padding(wte, config)
-    require_shapes(tensors, config, last)
-    if head:
-        from checkpoints.tied import require_tied  # here: few files have a head
+    files, values = weights_files(folder), read_json(first_of(folder, *CONFIGS))
+    tensors, shapes = read_tables(files), config.shapes()
+    is_plain = {name: tensor.shape for name, tensor in tensors.items()} == shapes
+    is_plain &= values.get("scale_attn_weights", True)
+    if not is_plain or values.get("scale_attn_by_inverse_layer_idx"):
+        from checkpoints.variants import fit_tensors  # here: the included models need none of it
 
-        require_tied(head, tensors["wte.weight"])
-    scaled = tensors | scaled_queries(tensors, folder, config)
-    return {name: scaled[name] for name in config.shapes()}
+        tensors = fit_tensors(tensors, config, values, files[-1])
+    return {name: tensors[name] for name in shapes}
 
 
 def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
@@ -195,57 +181,3 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
             reader = import_module(f".formats.{READERS[path.suffix]}", __package__)
             stored |= reader.read_table(path)
     return stored
-
-
-def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors by their names without PREFIX, and without those in UNUSED. Raises ValueError, about
-    `path`, if two have one name then.
-    """
-    tensors = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
-    if len(tensors) < len(stored):
-        raise ValueError(f"{path}: has a tensor with and without 'transformer.'; {REFETCH}")
-    return {name: tensor for name, tensor in tensors.items() if not re.fullmatch(UNUSED, name)}
-
-
-def without_padding(wte: Tensor, config: Config) -> Tensor:
-    """The token embedding without the rows behind its n_vocab tokens, of which it warns. One whose
-    rows do not follow one another in the file, or of another width, is returned as it is.
-    """
-    wanted = config.n_vocab, config.n_embd
-    surplus = wte.shape[0] - config.n_vocab if wte.shape[1:] == wanted[1:] else 0
-    if surplus <= 0 or wte.order != "C":
-        return wte
-    warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
-    return replace(wte, shape=wanted)
-
-
-def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
-    """Raise ValueError, about `path` or the file of a tensor, unless the tensors are those of
-    config.shapes().
-    """
-    shapes = config.shapes()
-    for name, shape in shapes.items():
-        if name not in tensors:
-            raise ValueError(f"{path}: lacks the tensor {name}; the file does not match its config")
-        found = tensors[name].shape
-        if found != shape:
-            said = f"{name} has shape {list(found)}; its config says {list(shape)}"
-            raise ValueError(f"{tensors[name].path}: {said}")
-    if extra := sorted(tensors.keys() - shapes.keys()):
-        raise ValueError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
-
-
-def scaled_queries(tensors: dict[str, Tensor], folder: Path, config: Config) -> dict[str, Tensor]:
-    """The tensors c_attn of all layers, with the query_scale that config.json of the folder wants:
-    what it multiplies attention scores by, besides the division by the root of a head's width in
-    gpt2.dot_product_attention.
-    """
-    values = read_json(first_of(folder, *CONFIGS))
-    scaled = {}
-    for layer in range(config.n_layer):
-        scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
-        if not values.get("scale_attn_weights", True):  # no division is wanted
-            scale *= math.sqrt(config.n_embd // config.n_head)
-        for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            scaled[name] = replace(tensors[name], query_scale=scale)
-    return scaled

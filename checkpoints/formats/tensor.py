@@ -31,8 +31,7 @@ class Tensor:
 
     dtype: one of DTYPES. offset: its first byte in the file. order: "C" if its rows follow one
     another, "F" if its columns do, as PyTorch stores a transposed matrix, None for a view of which
-    neither is true. query_scale: what `read` multiplies the first third of the columns by; in
-    c_attn, these make the queries.
+    neither is true.
 
     Raises ValueError for a shape or offset that cannot be, and for another dtype.
     """
@@ -43,7 +42,6 @@ class Tensor:
     shape: tuple[int, ...]
     offset: int
     order: Literal["C", "F"] | None = "C"
-    query_scale: float = 1
 
     def __post_init__(self):
         sizes = (self.offset, *self.shape)
@@ -73,8 +71,8 @@ class Tensor:
         return array
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
-        """A copy of the array in memory, in this dtype, the queries' columns scaled. Raises
-        ValueError for what `stored` refuses, and for NaN, infinity or a number too large for dtype.
+        """A copy of the array in memory, in this dtype. Raises ValueError for what `stored`
+        refuses, and for NaN, infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
             array = np.array(self.stored(), dtype=dtype, order="C", subok=False)
@@ -82,8 +80,6 @@ class Tensor:
             raise ValueError(
                 f"{self.path}: {self.name!r} holds NaN or infinity; fetch the file again"
             )
-        if self.query_scale != 1:
-            array[..., : array.shape[-1] // 3] *= self.query_scale
         return array
 
 
