@@ -51,10 +51,11 @@ function showText(run) {
 function showEasy(run) {
   const [large, small] = run.parameters, n = draftedIn(run) && mostWords(run) - 1;
   const shared = run.rounds.flatMap(({overlap, examined, support}) => support ? [] : overlap.slice(0, examined));
-  put("h-easy", `Why is ${small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess"} so often right?`);
-  put("surely", n > 0 && [isOurs(run) && "It was trained to imitate the large one. ", "It mostly finds the same words likely: the two bars below each guess are nearly equal. ",
+  const a = acceptedIn(run) / (examinedIn(run) || 1), brings = sum(range(n + 1).map(i => a ** i)), isOften = a > .5;
+  const who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
+  put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
+  put("surely", n > 0 && [isOurs(run) && "It was trained to imitate the large one. ", small && isOften ? "It mostly finds the same words likely: compare" : "Compare", " the two bars below each guess. ",
     shared.length > 0 && ["On average the two models share ", make("b", percent(sum(shared) / shared.length)), " of their odds. "], "Choose a word to see them."]);
-  const a = acceptedIn(run) / (examinedIn(run) || 1), brings = sum(range(n + 1).map(i => a ** i));
   put("rate", n > 0 && [`${plural(draftedIn(run), "word")} were guessed. Up to the first wrong one of each round, ${examinedIn(run)} were looked at, `,
     make("b", `${acceptedIn(run)} of these right: a = ${a.toFixed(2)}`), `. With K = ${n} guesses, a delivery then brings 1 + a + … + a`, make("sup", "K"),
     " = (1 − a", make("sup", "K+1"), `) / (1 − a) = ${brings.toFixed(2)} words on average; here it was ${tokensOf(run).length} / ${run.rounds.length} = ${(tokensOf(run).length / run.rounds.length).toFixed(2)}.`]);
@@ -116,12 +117,12 @@ function exampleOf({round, i, id, kind, ratio, u, q}, rows) {
 function showRule({p, q, id}, rows, example) {
   const name = example ? quoted(id) : "x", kept = Math.min(1, p / q), isCut = example && example.instead !== undefined;
   const lack = percent(sum(rows.map(({over}) => over)));
-  put("rule",
+  put("rule", rows[0].q !== null && [
     make("li", make("b", "Guess. "), "The small model draws a word by its odds q. ", example && ["It says ", make("b", `${name} in ${percent(q)}`), ", the large model ", make("b", `in p = ${percent(p)}`), p < q ? ": too often." : ": not too often."]),
-    make("li", make("b", "Keep or cut off. "), "It stays with probability ", make("b", "min(1, p / q)", example && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ` : ""}${kept.toFixed(2)}`), ", ", make("span.key.accepted", "the part that both models say"), ". ",
-      example && `A random number from 0 to 1 decides: ${isByChance(state.base) ? "it was" : "say,"} ${example.u.toFixed(2)}, ${isCut ? "not below, it is cut off" : "below, it stays"}.`),
-    make("li", make("b", "Refill. "), "For what is cut off, another word is drawn from ", make("b", "norm(max(0, p − q))"), ": ", make("span.key.residual", "what the small model says too seldom"), ", scaled to add up to 1 (norm).", isCut && rows[example.instead].id !== null && [" Here it is ", make("b", quoted(rows[example.instead].id)), "."]));
-  put("exact", rows[0].q !== null && [make("b", "Why it comes out exactly as p: "), `the odds of each model add up to 100\u00a0%, so as much is cut off, ${lack}, as is lacking. One goes into the other: `, make("b", "min(p, q) + max(0, p − q) = p"), ", for every word, however bad the guesses."]);
+    make("li", make("b", "Keep or cut off. "), "It stays with probability ", make("b", "min(1, p / q)", example && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${kept.toFixed(2)}` : "1, always"}`), ", ", make("span.key.accepted", "the part that both models say"), ". ",
+      example && kept < 1 && `A random number from 0 to 1 decides: ${isByChance(state.base) ? "it was" : "say,"} ${example.u.toFixed(2)}, ${isCut ? "not below, it is cut off" : "below, it stays"}.`),
+    make("li", make("b", "Refill. "), "For what is cut off, another word is drawn from ", make("b", "norm(max(0, p − q))"), ": ", make("span.key.residual", "what the small model says too seldom"), ", scaled to add up to 1 (norm).", isCut && rows[example.instead].id !== null && [" Here it is ", make("b", quoted(rows[example.instead].id)), "."])]);
+  put("exact", rows[0].q !== null && ruleOf(state.base) === "token" && [make("b", "Why it comes out exactly as p: "), `the odds of each model add up to 100\u00a0%, so as much is cut off, ${lack}, as is lacking. One goes into the other: `, make("b", "min(p, q) + max(0, p − q) = p"), ", for every word, however bad the guesses."]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
@@ -160,7 +161,7 @@ function showDistributions({round, i, id}, rows, example) {
   const numbers = ({p, q, both, over}) => [drafted && number("", q), isWhole && [number(".middle", both), number(".middle", over)], number("", p)];
   const whole = {id: null, p: 1, q: 1, both: sum(rows.map(({both}) => both)), over: sum(rows.map(({over}) => over))};
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.line-q"), "above: guessed "], make("span.line-p"), "below: written"),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.line-q"), "above: guessed "], make("span.line-p"), drafted ? "below: written" : "the large model’s odds"),
       drafted && head("th.number", "guessed\nq"), isWhole && [head("th.number.middle", "kept\nmin(p, q)"), head("th.number.middle", "+ refilled\nmax(0, p − q)")], head("th.number", P ? "P × p" : isWhole ? "= written\np" : "p"))),
     make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), numbers(row)))),
@@ -286,10 +287,10 @@ function select(item) {
     ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
     : make("span.mark." + kind, bare(words[item.id])));
   put("because", make("span.verdict." + kind, NAMES[kind]), " ", explain(item));
-  put("odds", !isByChance(run) ? [make("b", "Now by chance. "), `So far each word was the likeliest, and the text the same, word for word. Chatbots draw their words at random; so let both models draw here (temperature ${run.chance}). Would ${quoted(item.id)} have been written too often, or too seldom? Neither, by this rule:`]
+  const rows = rowsAt(round, i), example = exampleOf(item, rows);
+  put("odds", rows[0].q === null ? "Nothing was guessed at this place. Drawn by chance, a word comes up by the large model’s own odds:" : !isByChance(run) ? [make("b", "Now by chance. "), `So far each word was the likeliest, and the text the same, word for word. Chatbots draw their words at random; so let both models draw here (temperature ${run.chance}). Would ${quoted(item.id)} have been written too often, or too seldom? Neither, by this rule:`]
     : run.settings.coupled ? "Words are drawn by chance, here under the same noise: the same text, too."
     : `Words are drawn by chance (temperature ${run.settings.temperature}): another text, the same odds for each word. The rule:`);
-  const rows = rowsAt(round, i), example = exampleOf(item, rows);
   showRule(item, rows, example);
   showDistributions(item, rows, example);
 }
