@@ -3,13 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-from wrong_samplers import (
-    checks_only_the_first_draft,
-    counts_after_a_rejection,
-    rest_of,
-    rule,
-    wrong_where,
-)
+from wrong_samplers import rule, wrong_where
 
 from exercises import solutions
 
@@ -39,50 +33,8 @@ def loop(verify=right_rule, keep=lambda draft, n, token: [*draft[:n], token], cl
     return speculative
 
 
-def residual_of_the_first_place(draft, p, q, sample, accept):
-    for i, x in enumerate(draft):
-        if not accept(p[i, x] / q[i, x]):
-            return i, sample(rest_of(p[0], q[0]))
-    return len(draft), sample(p[-1])
-
-
-def one_coin_for_the_product(draft, p, q, sample, accept):
-    ratios = [min(1, p[i, x] / q[i, x]) for i, x in enumerate(draft)]
-    if accept(np.prod(ratios)):
-        return len(draft), sample(p[-1])
-    return 0, sample(rest_of(p[0], q[0]))
-
-
-def one_kept_at_most(draft, p, q, sample, accept):
-    n, token = right_rule(draft, p, q, sample, accept)
-    return (n, token) if n in (0, 1, len(draft)) else (1, token)
-
-
 def ignores_the_end(target, draft_model, ids, n_tokens, K, sample, accept, end):
     return loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
-
-
-WRONG = {
-    "a text goes on after its end": ignores_the_end,
-    "a rejection discards the accepted tokens, too": loop(
-        keep=lambda draft, n, token: [*draft[:n], token] if n == len(draft) else [token]
-    ),
-    "only the first draft is checked": loop(checks_only_the_first_draft),
-    "the residual is that of place 0": loop(residual_of_the_first_place),
-    "one coin for the product of ratios": loop(one_coin_for_the_product),
-    "no correction after a partial acceptance": loop(
-        keep=lambda draft, n, token: draft[:n] if 0 < n < len(draft) else [*draft[:n], token]
-    ),
-    "counting goes on after a rejection": loop(counts_after_a_rejection),
-    "the rejected token is replaced in place": loop(
-        keep=lambda draft, n, token: [*draft[:n], token, *draft[n + 1 :]]
-    ),
-    "one is kept at most on a rejection": loop(one_kept_at_most),
-    "the third draft is not verified": loop(wrong_where(lambda draft, i, p: i > 1)),
-    "the fourth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 2)),
-    "the fifth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 3)),
-    "the bonus is left out": loop(keep=lambda draft, n, token: draft[:n] or [token]),
-}
 
 
 def cached(forget, feed_the_last=False):
@@ -148,12 +100,6 @@ def accepts_if(condition):
     return speculative
 
 
-WRONG["after a prompt of two tokens all is accepted"] = accepts_if(
-    lambda ids, n_tokens, K: ids == [2, 1]
-)
-WRONG["if K is more than the text takes all is accepted"] = accepts_if(
-    lambda ids, n_tokens, K: K > n_tokens + 1
-)
 AFTER_A_LONG_PROMPT = accepts_if(lambda ids, n_tokens, K: len(ids) > 12)
 
 
@@ -162,7 +108,6 @@ def greedy_without_drafts(target, draft_model, ids, n_tokens, K, sample, accept,
     return loop()(target, draft_model, ids, n_tokens, K, sample, accept, end)
 
 
-WRONG["without drafts it is greedy"] = greedy_without_drafts
 OVERDRAFT = loop(clip=lambda K, n: K)  # trims at the end
 
 
@@ -174,12 +119,30 @@ def two_passes_a_round(target, draft_model, ids, n_tokens, K, sample, accept, en
     return loop()(twice, draft_model, ids, n_tokens, K, sample, accept, end)
 
 
-WRONG["the target's cache keeps what was rejected"] = cached(target_keeps_all, feed_the_last=True)
-WRONG["the target's cache drops one token"] = cached(target_drops_one, feed_the_last=True)
-# of a stale draft model q is still what the drafts were sampled from: exact, but few are kept
-STALE_DRAFT = cached(draft_drops_one)
 WASTEFUL = {  # exact: (part of the remark on it, loop)
-    "a stale cache of the draft": ("fewer tokens than verify, 1.0347 for 1.5972", STALE_DRAFT),
+    # of a stale draft model q is still what the drafts were sampled from, but few are kept
+    "a stale cache of the draft": (
+        "fewer tokens than verify, 1.0347 for 1.5972", cached(draft_drops_one)
+    ),
     "no drafts": ("fewer tokens than verify, 0.0000 for 2.6398", loop(clip=lambda K, n: 0)),
     "two passes a round": ("more passes of the target than tokens", two_passes_a_round),
+}  # fmt: skip
+WRONG = {
+    "a text goes on after its end": ignores_the_end,
+    "a rejection discards the accepted tokens, too": loop(
+        keep=lambda draft, n, token: [*draft[:n], token] if n == len(draft) else [token]
+    ),
+    "no correction after a partial acceptance": loop(
+        keep=lambda draft, n, token: draft[:n] if 0 < n < len(draft) else [*draft[:n], token]
+    ),
+    "the rejected token is replaced in place": loop(
+        keep=lambda draft, n, token: [*draft[:n], token, *draft[n + 1 :]]
+    ),
+    "the fifth draft is not verified": loop(wrong_where(lambda draft, i, p: i > 3)),
+    "the bonus is left out": loop(keep=lambda draft, n, token: draft[:n] or [token]),
+    "after a prompt of two tokens all is accepted": accepts_if(lambda ids, n, K: ids == [2, 1]),
+    "if K is more than the text takes all is accepted": accepts_if(lambda ids, n, K: K > n + 1),
+    "without drafts it is greedy": greedy_without_drafts,
+    "the target's cache keeps what was rejected": cached(target_keeps_all, feed_the_last=True),
+    "the target's cache drops one token": cached(target_drops_one, feed_the_last=True),
 }
