@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
-from command_line import ROOT, assert_refused
+from command_line import ROOT, assert_refused, wait_until
 from file_server import CONTENT, OTHER, once, sha256_of
 from requests import ConnectTimeout
 from toys import NUMPY, TINY, random_tensors, refusal, write_checkpoint, write_shards
@@ -453,15 +452,11 @@ def test_two_processes_that_fetch_the_same_end_with_whole_files(sources, models)
 def test_a_killed_download_is_resumed(sources, models, number):
     cut = {"cut": 3000, "stall": 30}
     sources.behave = lambda path, first: cut if WEIGHTS in path and not first else {}
-    process, part = start(models), None
-    for _ in range(600):
-        part = next((models / "124M").glob(f"{WEIGHTS}.*.part"), None)
-        if part and part.stat().st_size >= 2000:
-            break
-        time.sleep(0.05) if process.poll() is None else pytest.fail(process.communicate()[1])
+    process, parts = start(models), lambda: [*(models / "124M").glob(f"{WEIGHTS}.*.part")]
+    wait_until(lambda: any(part.stat().st_size >= 2000 for part in parts()), process)
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert process.returncode != 0 and part.is_file()
+    assert process.returncode != 0 and len(parts()) == 1
     sources.requests.clear()
     assert find_folder("124M", models, download=True) == models / "124M"
     assert sources.requests[-1][0].endswith(WEIGHTS) and sources.requests[-1][1] >= 1999

@@ -24,12 +24,7 @@ from make_tf_fixture import SHAPE
 from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
-from checkpoints.folder import (
-    NUMBERS,
-    open_weights,
-    problem_with,
-    weights_files,
-)
+from checkpoints.folder import NUMBERS, open_weights, problem_with, weights_files
 from gpt2 import Config
 
 SHARDS_INDEX, INDEX = "model.safetensors.index.json", "model.ckpt.index"

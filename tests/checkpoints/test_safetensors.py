@@ -6,16 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from edits import (
-    EXPECTED,
-    SMALL,
-    SMALLEST,
-    TENSORS,
-    edit_header,
-    logits,
-    with_entry,
-    without,
-)
+from edits import EXPECTED, SMALL, SMALLEST, TENSORS, edit_header, logits, with_entry, without
 from make_golden import recipe, reference, reference_logits
 from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_safetensors
 

@@ -5,10 +5,19 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, PROMPT, assert_refused, running, shell, timeless
+from command_line import (
+    COMMAND,
+    ENVIRONMENT,
+    PROMPT,
+    assert_refused,
+    lines_in,
+    running,
+    shell,
+    timeless,
+    wait_until,
+)
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -41,7 +50,7 @@ def batch(cli, file, out):
 
 
 def lines_of(path):
-    return [timeless(json.loads(line)) for line in path.read_text().splitlines()]
+    return lines_in(path.read_text())
 
 
 # ---------------------------------------------------------------- what a line holds
@@ -76,7 +85,7 @@ def test_a_line_holds_the_flags_that_decide_a_text(batch, out):
 def test_without_a_file_lines_are_printed(cli, file, batch, out):
     done = cli(file, *FLAGS, command=["batch"])
     batch()
-    assert [timeless(json.loads(line)) for line in done.out.splitlines()] == lines_of(out)
+    assert lines_in(done.out) == lines_of(out)
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**70), st.integers(0, 99)), min_size=2, unique=True))
@@ -142,12 +151,10 @@ def test_other_files_under_the_same_name_are_refused_and_the_file_is_kept(
     changes = {  # a path: its new content
         target / "model.safetensors": lambda raw: raw[:-4] + b"\0\0\0\0",
         draft / "model.safetensors": lambda raw: raw[:-4] + b"\0\0\0\0",
-        target / "config.json": lambda raw: raw.replace(
-            b"{", b'{"activation_function": "gelu",', 1
-        ),
+        target / "config.json": lambda raw: b'{"activation_function": "gelu",' + raw[1:],
         target / "generation_config.json": lambda raw: b'{"eos_token_id": 17}',
         target / "added_tokens.json": lambda raw: b'{"the": 256}',
-        draft / "config.json": lambda raw: raw.replace(b"{", b'{"layer_norm_epsilon": 1e-3,', 1),
+        draft / "config.json": lambda raw: b'{"layer_norm_epsilon": 1e-3,' + raw[1:],
     }
     for path, change in changes.items():
         out.write_bytes(kept)
@@ -209,10 +216,7 @@ def test_what_a_killed_run_has_written_is_kept(batch, pair, file, out, number, c
     with running(
         [*COMMAND, "batch", str(file), *flags], env=ENVIRONMENT, stderr=subprocess.PIPE
     ) as writer:
-        limit = time.monotonic() + 60
-        while not (out.exists() and out.read_bytes().count(b"\n") > 3):
-            assert time.monotonic() < limit and writer.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: out.exists() and out.read_bytes().count(b"\n") > 3, writer)
         writer.send_signal(number)
         assert writer.wait(60) == code and b"Traceback" not in writer.stderr.read()
     kept = out.read_bytes()
@@ -244,23 +248,18 @@ def test_a_named_pipe_gets_every_line(batch, file, out, pair, tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     done = shell(f'cat {pipe} & "$0" "$@"; wait', pair, "batch", str(file), f"--out={pipe}", *FLAGS)
-    lines = done.stdout.splitlines()
-    assert [timeless(json.loads(line)) for line in lines] == lines_of(out)
+    assert lines_in(done.stdout.decode()) == lines_of(out)
 
 
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    "flags, said",
-    [
-        ("--batch_size=0", "--batch_size 0: expected 1 or more"),
-        ("--K=0", "K = 0: expected 1 or more"),
-        ("--seed=-1", "seed -1: expected 0 or more"),
-        ("--target_model_size=9B", "9B"),
-        ("--target_model_size=huge", "the largest logit is NaN or infinite: expected"),
-    ],
-)
+@pytest.mark.parametrize("flags, said", [
+    ("--batch_size=0", "--batch_size 0: expected 1 or more"),
+    ("--K=0", "K = 0: expected 1 or more"),
+    ("--target_model_size=9B", "9B"),
+    ("--target_model_size=huge", "the largest logit is NaN or infinite: expected"),
+])  # fmt: skip
 def test_what_cannot_be_used_is_one_line(batch, out, flags, said):
     done = batch(flags)
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)

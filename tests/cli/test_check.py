@@ -43,13 +43,12 @@ def zeros(*names):
 
 @pytest.mark.filterwarnings("ignore:.*encountered in.*:RuntimeWarning")
 @pytest.mark.parametrize("tensors, said", [
-    (number(np.nan), "holds NaN or infinity"),
     (number(3e38), "h.0.mlp.c_fc.weight has an entry of size 3e+38: damaged"),
     (number(-3e38), "h.0.mlp.c_fc.weight has an entry of size 3e+38: damaged"),
     (zeros(*TINY.shapes()), "ln_1.weight is all zeros: damaged"),
     (zeros("ln_f.weight", "wte.weight"), "ln_f.weight is all zeros: damaged"),
     (zeros("wte.weight"), "the logits of all tokens are equal"),
-], ids=["NaN", "huge", "huge below zero", "zeros", "no end", "no embedding"])  # fmt: skip
+], ids=["huge", "huge below zero", "zeros", "no end", "no embedding"])  # fmt: skip
 def test_weights_that_cannot_be_right_are_refused(check, tmp_path, tensors, said):
     write_checkpoint(tmp_path / "model", TINY, tensors)
     done = check("model")

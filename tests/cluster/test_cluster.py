@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, timeless, wait_until
+from command_line import COMMAND, ENVIRONMENT, ROOT, lines_in, python, running, wait_until
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 dask = pytest.importorskip("dask", reason="distributed is not installed")
@@ -50,8 +50,7 @@ def write(cli, file, tmp_path):
     def call(name, *flags):
         out = tmp_path / f"{name}.jsonl"
         done = cli(file, f"--out={out}", *FLAGS, *flags, command=["batch"])
-        lines = out.read_text().splitlines() if out.exists() else []
-        return done, [timeless(json.loads(line)) for line in lines]
+        return done, lines_in(out.read_text() if out.exists() else "")
 
     return call
 
@@ -72,7 +71,7 @@ def test_the_file_is_that_of_one_process_but_for_times(write, pair, file, tmp_pa
     done = python("main.py", "batch", str(file), *flags)
     said = "note: 1 of 9 prompts were refused: see the error in each\n"
     assert (done.returncode, done.stdout, done.stderr) == (0, "", said)
-    assert [timeless(json.loads(line)) for line in out.read_text().splitlines()] == expected
+    assert lines_in(out.read_text()) == expected
 
 
 def test_a_run_on_a_cluster_is_gone_on_with_here(write, tmp_path):

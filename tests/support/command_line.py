@@ -187,6 +187,11 @@ def timeless(found):
     return float(f"{found:.6g}") if isinstance(found, float) else found
 
 
+def lines_in(text):
+    """The JSON objects that a text has a line for, timeless."""
+    return [timeless(json.loads(line)) for line in text.splitlines()]
+
+
 def assert_refused(done, *fragments):
     """Exit code 2, nothing on stdout, and after notes one line that says this and what to do."""
     assert (done.code, done.out) == (2, "")
