@@ -32,12 +32,23 @@ class Student:
     begins_as: str  # the version of its weights; "" if they are random
 
 
+def open_students(words: str, target: Path, config: Config, seed: int) -> list[Student]:
+    """The students that words, separated by commas, name, as open_student opens each. Raises
+    ValueError if two have the same name.
+    """
+    students = [open_student(word, target, config, seed) for word in words.split(",")]
+    if len({student.name for student in students}) < len(students):
+        raise ValueError(f"--students {words}: expected names that differ")
+    return students
+
+
 def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     """The student that a word names: "1x128", "eagle" and "medusa" begin with random weights, a
     model (0.7M-17M) or the file of a head (models/17M/eagle.safetensors) with its own.
 
-    target, config: the teacher's folder and shape. Raises ValueError for a model of another
-    vocabulary, or with a shorter context.
+    target, config: the teacher's folder and shape. Seeds torch's generator. Raises ValueError for a
+    model of another vocabulary or with a shorter context, a head of another shape, and a word that
+    names nothing.
     """
     seed_weights(seed)
     kinds = {"eagle": Eagle, "medusa": Medusa}

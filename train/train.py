@@ -106,10 +106,14 @@ def target(
     made, source = open_run(folder, device), find_folder(vocabulary)
     require_run(steps, tokens_per_step, learning_rate)
     config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, 64)
-    books, held_out = (texts.read_ids(corpus, of, source, N_CTX + 1) for of in SPLITS)
-    identity = {"shape": shape, "texts": texts.version_of(books, held_out)}
-    identity |= {"tokens_per_step": tokens_per_step, "seed": seed}
-    books, held_out = books.to(device), held_out.to(device)
+    read = [texts.read_ids(corpus, of, source, N_CTX + 1) for of in SPLITS]
+    identity = {
+        "shape": shape,
+        "texts": texts.version_of(*read),
+        "tokens_per_step": tokens_per_step,
+        "seed": seed,
+    }
+    books, held_out = (ids.to(device) for ids in read)
     files.seed_weights(seed)
     model = GPT2(config).to(device)
     lesson = partial(texts.steps_of_books, books, tokens_per_step, N_CTX + 1, seed)
@@ -154,15 +158,16 @@ def distil(
     made, source = open_run(folder, device), find_folder(target_model_size)
     require_run(steps, tokens_per_step, learning_rate)
     config, tensors = files.read_model(source)
-    learners = [files.open_student(word, source, config, seed) for word in students.split(",")]
-    if len({learner.name for learner in learners}) < len(learners):
-        raise ValueError(f"--students {students}: expected names that differ")
-    books, held_out = (texts.read_ids(corpus, of, source, config.n_ctx) for of in SPLITS)
-    identity = {"target": files.version_of(weights_files(source))}
-    identity |= {"students": [f"{one.name} {one.begins_as}" for one in learners]}
-    identity |= {"texts": texts.version_of(books, held_out)}
-    identity |= {"tokens_per_step": tokens_per_step, "seed": seed}
-    books, held_out = books.to(device), held_out.to(device)
+    learners = files.open_students(students, source, config, seed)
+    read = [texts.read_ids(corpus, of, source, config.n_ctx) for of in SPLITS]
+    identity = {
+        "target": files.version_of(weights_files(source)),
+        "students": [f"{one.name} {one.begins_as}" for one in learners],
+        "texts": texts.version_of(*read),
+        "tokens_per_step": tokens_per_step,
+        "seed": seed,
+    }
+    books, held_out = (ids.to(device) for ids in read)
     teacher = GPT2(config, tensors).to(device).requires_grad_(False)
     models = [learner.module.to(device) for learner in learners]
     rates = [learning_rate * (TRAINED if one.begins_as else 1) for one in learners]
