@@ -9,7 +9,6 @@ import codecs
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from hashlib import sha256
 from heapq import heapify, heappop, heappush
 
 import regex
@@ -137,14 +136,6 @@ class Encoder:
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
-
-    @property
-    def fingerprint(self) -> str:
-        """16 hexadecimal digits, the same for equal encoders. A file of token ids stores them, to
-        name its tokenizer.
-        """
-        everything = repr((sorted(self._bytes.items()), sorted(self._merges.items())))
-        return sha256(everything.encode()).hexdigest()[:16]
 
     def _encode(self, word: str) -> list[int]:
         """The token ids of one match of WORD. Raises ValueError for a byte without a token."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from bench.plot import draw
 from bench.rows import make_row
@@ -30,6 +30,14 @@ from utils import load_models
 # flags that decide all rows alike; the others are columns, or decide nothing
 SETTINGS = ["top_k", "top_p", "n_prompts", "n_tokens_to_generate", "repeats", "seed", "weights"]
 SETTINGS += ["synthetic_acceptance", "backend"]
+LISTS = {  # flags that may be lists, and what of
+    "draft_model_size": str,
+    "target_model_size": str,
+    "K": int,
+    "temperature": float,
+    "verification": str,
+    "batch_size": int,
+}
 MOST_VALUES = 1000  # of a list such as 1..6
 
 
@@ -91,7 +99,7 @@ def benchmark(
     settings = {name: flags[name] for name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
     about = {"settings": settings, "machine": describe_machine(backend)}
-    cases = read_cases(flags)
+    flags = read_flags(flags)
     writers: list[Callable[[str], None]] = [partial(print, flush=True)] if json else []
     if out:
         writers.append(line_writer(require_new(out, ".jsonl")))
@@ -99,7 +107,7 @@ def benchmark(
         require_new(plot, ".svg")
     texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
     rows = []
-    for row in measure(cases, texts, flags):
+    for row in measure(flags, texts):
         rows.append(row | about)
         for write in writers:
             write(dumps(rows[-1]))
@@ -110,59 +118,39 @@ def benchmark(
             part.write_text(draw(rows), encoding="utf-8")
 
 
-# ---------------------------------------------------------------- what is measured
-
-
-class Cases(NamedTuple):
-    """What is measured: every combination of these."""
-
-    targets: list[str]
-    drafts: list[str]
-    Ks: list[int]
-    rules: list[str]
-    params: list[SamplingParams]
-    batch_sizes: list[int]
-
-
-def read_cases(flags: Mapping[str, Any]) -> Cases:
-    """The Cases that {flag: value} of `benchmark` name. Raises ValueError for a flag that cannot be
-    used, of those too that are no lists.
+def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
+    """{flag: value} of `benchmark`, with the values of those in LISTS read, and a SamplingParams
+    for each temperature as "to_probs". Raises ValueError for a value that cannot be used.
     """
+    lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
     filters = flags["top_k"], flags["top_p"]
-    temperatures = read_list("temperature", flags["temperature"], float)
-    cases = Cases(
-        targets=read_list("target_model_size", flags["target_model_size"]),
-        drafts=read_list("draft_model_size", flags["draft_model_size"]),
-        Ks=read_list("K", flags["K"], int),
-        rules=read_list("verification", flags["verification"]),
-        params=[SamplingParams(temperature, *filters) for temperature in temperatures],
-        batch_sizes=read_list("batch_size", flags["batch_size"], int),
-    )
+    to_probs = [SamplingParams(temperature, *filters) for temperature in lists["temperature"]]
     counts = ("n_prompts", "n_tokens_to_generate", "repeats")
     require_at_least(1, **{name: flags[name] for name in counts})
     require_at_least(0, seed=flags["seed"])
-    if unknown := {*cases.rules} - {*RULES}:
+    if unknown := {*lists["verification"]} - {*RULES}:
         raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
     if not 0 <= (acceptance := flags["synthetic_acceptance"]) <= 1:
         raise ValueError(f"--synthetic_acceptance {acceptance}: expected 0 to 1")
-    heads = [draft for draft in cases.drafts if draft in HEADS]
+    heads = [draft for draft in lists["draft_model_size"] if draft in HEADS]
     if heads and flags["weights"] == "random":
         raise ValueError(f"--draft_model_size {heads[0]}: fits no random weights; leave it out")
-    return cases
+    return {**flags, **lists, "to_probs": to_probs}
 
 
-def measure(cases: Cases, texts: list[str], flags: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Measure the cases with these prompts, and yield a row for each: what it is, and its figures.
-    Loads one target after the other, with all drafts. flags: {flag: value} of `benchmark`
+def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a row for each combination of what read_flags returned: what it is, and its figures
+    with these prompts. Loads one target after the other, with all drafts.
     """
-    variants = [PLAIN, *itertools.product(cases.drafts, cases.Ks, cases.rules)]
+    drafts, n_tokens = flags["draft_model_size"], flags["n_tokens_to_generate"]
+    variants = [PLAIN, *itertools.product(drafts, flags["K"], flags["verification"])]
     load = random_models if flags["weights"] == "random" else load_models
-    n_tokens, acceptance = flags["n_tokens_to_generate"], flags["synthetic_acceptance"]
-    for name in cases.targets:
-        loaded = load_drafts(name, cases.drafts, flags["models_dir"], flags["backend"], load)
+    acceptance = flags["synthetic_acceptance"]
+    for name in flags["target_model_size"]:
+        loaded = load_drafts(name, drafts, flags["models_dir"], flags["backend"], load)
         target, models, encoder = loaded
         ids = encode_fitting(texts, encoder, target, n_tokens)
-        for to_probs, n_texts in itertools.product(cases.params, cases.batch_sizes):
+        for to_probs, n_texts in itertools.product(flags["to_probs"], flags["batch_size"]):
             batches = batches_of(ids, n_texts)
             decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
             runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
@@ -65,7 +66,7 @@ def decode_texts(
     draft_seconds: list[float] = []
     target_seconds: list[float] = []
 
-    def decode_one(i: int, batched: Callable = lambda model: model) -> Text:
+    def decode_one(i: int, batched: Callable = lambda model: model) -> tuple:
         model: Any = Clocked(batched(target), "read", target_seconds)
         rule = RULES[rule_name]
         if acceptance:
@@ -90,26 +91,21 @@ def decode_texts(
         texts = [decode_one(0)]
     else:
         texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
+    ids, rounds, seconds = zip(*texts)
     return {
-        "texts": [text.ids for text in texts],
-        "rounds": [one for text in texts for one in text.rounds],
-        "seconds": max(text.seconds for text in texts),
+        "texts": [*ids],
+        "rounds": [*chain.from_iterable(rounds)],
+        "seconds": max(seconds),
         # the first pass is the prefill's
         "draft_seconds": draft_seconds if len(prompts) == 1 else [],
         "target_seconds": target_seconds[1:] if len(prompts) == 1 else [],
     }
 
 
-class Text(NamedTuple):
-    """A text that was decoded; rounds and seconds are without the prefill."""
-
-    ids: list[int]
-    rounds: list[Draft]
-    seconds: float
-
-
-def followed(rounds: Iterator[Round], n_tokens: int) -> Text:
-    """Run the Rounds of a text of n_tokens to their end, and time them."""
+def followed(rounds: Iterator[Round], n_tokens: int) -> tuple[list[int], list[Draft], float]:
+    """Run the Rounds of a text of n_tokens to their end. Returns its token ids, and without the
+    prefill a Draft for each round, and the seconds of all.
+    """
     ids: list[int] = []
     drafts: list[Draft] = []
     seconds: list[float] = []
@@ -117,7 +113,7 @@ def followed(rounds: Iterator[Round], n_tokens: int) -> Text:
         room = n_tokens - len(ids) - 1
         drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
         ids += one.tokens
-    return Text(ids, drafts[1:], sum(seconds[1:]))
+    return ids, drafts[1:], sum(seconds[1:])
 
 
 def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:

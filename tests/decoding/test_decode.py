@@ -81,6 +81,14 @@ def test_begin_is_the_loops_of_sampling(how, new_rng, rule):
     assert list(rounds_of("autoregressive", **how)) == list(alone)
 
 
+def test_begin_takes_a_rule_a_clock_for_the_drafter_and_no_end():
+    ends, drafting = ENCODER.end_of_text, []
+    clocked = lambda drafter: Clocked(drafter, "propose", drafting)
+    how = {"K": 2, "rule": lambda draft, p, q, rng: (1, ends), "around_drafter": clocked}
+    rounds = list(begin("speculative", TARGET, DRAFT, None, IDS, 18, **how))[1:]
+    assert [one.tokens[1:] for one in rounds] == [[ends]] * 9 and len(drafting) == 9
+
+
 def test_k_auto_learns_anew_in_each_text(monkeypatch):
     made = []
     monkeypatch.setattr(auto_k, "AutoK", lambda: made.append(AutoK()) or made[-1])
