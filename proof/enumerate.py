@@ -35,7 +35,11 @@ NO_TIME = "the time is up"
 class Undecidable(BaseException):
     """Says what stands in the way of a verdict. No `except Exception` of the examined code catches
     it.
+
+    branch: the one in which it came up, of a run that was enumerated
     """
+
+    branch: "Branch | None" = None
 
 
 class Impossible(Undecidable):
@@ -169,8 +173,10 @@ def take(
         outcome = in_time(run, branch, deadline)
     except LeftOut:
         pass
-    except (Undecidable, KeyboardInterrupt):
+    except KeyboardInterrupt:
         raise
+    except Undecidable as problem:
+        branch.problem = problem
     except BaseException as error:
         if branch.probability > RARE:
             hint = ""
@@ -181,7 +187,8 @@ def take(
             )
     finally:
         current = outer
-    if branch.problem:  # the error above, or one that the examined code has caught
+    if branch.problem:  # of the errors above, or one that the examined code has caught
+        branch.problem.branch = branch
         raise branch.problem
     return outcome, branch
 

@@ -28,6 +28,7 @@ from .sources import NUMPY, Source
 
 Stop = Callable[..., NoReturn]  # Branch.stop: raises Undecidable, or another kind
 MOST_CALLS = 1_000  # of a model, in one run
+EMPTY_DRAFT = "for an empty draft"
 TUPLES = "it returns a tuple that is not (how many are accepted, the next token): return a list"
 
 
@@ -72,7 +73,7 @@ def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -
     except Exception as error:
         if not is_empty:
             raise
-        branch.stop(f"for an empty draft it raised {describe_error(error)}", Impossible)
+        branch.stop(f"{EMPTY_DRAFT} it raised {describe_error(error)}", Impossible)
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:

@@ -57,24 +57,22 @@ def judge_answers(file: Path) -> dict[str, Any]:
     if not answers or len(answers) % len(CASES):
         expected = f"one for each line of `python main.py cases`, a multiple of {len(CASES)}"
         raise ValueError(f"{file}: {len(answers)} answers: expected {expected}")
-    remaining = iter(answers)
+    n_runs, remaining = len(answers) // len(CASES), iter(answers)
+    answered = lambda *_, branch: next(remaining)  # after a draft that it need not read
     trials = [
-        Trial(rule_text, lambda *_, branch: next(remaining), case, ALPHA / len(CASES), None)
+        Trial(rule_text, answered, case, entry(case), n_runs, ALPHA / len(CASES), None)
         for case in CASES
     ]
-    for turn in range(len(answers) // len(CASES)):
+    for turn in range(n_runs):
         for i, trial in enumerate(trials):
-            trial.rng = rng_of(turn, i)
+            trial.rng = rng_of(turn, i)  # drafts the same again
             trial.run(inf)
-    results = [entry(trial.case) | dict(measured=trial.found()) for trial in trials]
-    for trial, result in zip(trials, results):
-        if not trial.is_wrong:
-            n_runs = trial.bet.runs
-            result["problem"] = (
-                f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
-            )
-    tried = [(trial, result, trial.bet.runs) for trial, result in zip(trials, results)]
-    verdict = after_real_runs(tried, results, "")
+    why = f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
+    for trial in trials:
+        trial.conclude()
+        trial.result["problem"] = "" if trial.is_wrong else why
+    results = [trial.result for trial in trials]
+    verdict = after_real_runs(trials, results, "")
     return summary(file.name, *verdict, results, monotonic() - started)
 
 

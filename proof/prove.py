@@ -84,6 +84,7 @@ from .enumerate import (
 )
 from .follow import followed, seed_generators, untouched
 from .forms import (
+    EMPTY_DRAFT,
     TUPLES,
     Form,
     batch_text,
@@ -108,6 +109,7 @@ MEASURE = 5_000  # real runs of each case, if they were not
 ACCUSE = 100_000  # real runs at most, in the first case with a distance that is CLEAR
 CLEAR = 0.05
 WIDE_RUNS = 4_000  # real runs of a case that is too large to enumerate
+SHOWS = 0.5  # a distance: where that would not have shown, real runs say nothing
 AT_ONCE = 50  # real runs, before the next case has its turn
 
 
@@ -137,7 +139,9 @@ class Tally:
     meets_zero: bool = False  # whether it decides something else where one of them is 0 exactly
 
     def add(self, outcome: tuple[Iterable[int], int] | None, branch: Branch, n_tokens: int) -> None:
-        """Count a branch and the (text, passes of the target) that it gave."""
+        """Count a branch and the (text, passes of the target) that it gave, or None if it was left
+        out. Of the text n_tokens count.
+        """
         self.branches += 1
         self.choices += len(branch.choices)
         self.symbolic |= branch.symbolic
@@ -151,8 +155,9 @@ class Tally:
         self.texts[text] += branch.probability
         self.kept += branch.probability * (len(text) - n_passes)
         drafted = tuple(c.index for c in branch.choices if c.label == "drafted")
-        # a loop does not tell what it drafts: its first coin says no
-        refused = [c.index for c in branch.choices if c.label == "coin"][:1] == [1]
+        # a loop does not tell what it drafts; it has left the draft if its first coin says no
+        coins = [c.index for c in branch.choices if c.label == "coin"]
+        refused = bool(coins) and coins[0] == 1
         leaves_draft = refused or text[: len(drafted)] != drafted
         way = Way(leaves_draft, branch.probability, branch.choices)
         self.ways[text] = max(self.ways.get(text, way), way, key=itemgetter(0, 1))
@@ -165,21 +170,13 @@ def walk(
     it, if anything did.
     """
     tally = Tally()
-    seen: list[Branch] = []
-
-    def watched(branch: Branch) -> Any:
-        seen[:] = [branch]
-        return run(branch)
-
     try:
         with untouched(), followed():
-            for outcome, branch in branches(watched, most, deadline):
+            for outcome, branch in branches(run, most, deadline):
                 tally.add(outcome, branch, n_tokens)
     except Undecidable as problem:
-        tally.symbolic |= any(branch.symbolic for branch in seen)
-        if isinstance(problem, Impossible) and seen:
-            way = Way(True, seen[0].probability, seen[0].choices)
-            tally.ways = {(): way}
+        if problem.branch:
+            tally.symbolic |= problem.branch.symbolic
         return tally, problem
     return tally, None
 
@@ -193,11 +190,8 @@ def examine(
     deadline: float = math.inf,
 ) -> dict[str, Any]:
     """Compare the texts of a run with the target's. Returns distance, kept, first_wrong, problem
-    and left_out of an entry, and besides:
-
-        branches, choices, length: how many there are, tokens of the longest text
-        symbolic: whether it draws random numbers that were not handed to it
-        meets_zero: whether it decides something else where one of them is 0 exactly
+    and left_out of an entry, and besides, as Tally has them: branches, choices, length, symbolic,
+    meets_zero.
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
@@ -206,12 +200,11 @@ def examine(
     """
     tally, stopped = walk(run, n_tokens, most, deadline)
     result: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
-    for name in "left_out branches choices length symbolic meets_zero".split():
+    for name in ("left_out", "choices", *INNER):
         result[name] = getattr(tally, name)
-    if isinstance(stopped, Impossible):
-        way = tally.ways[()]
-        event = dict(text=[], yours=way.probability, right=0.0, draws=describe_way(way))
-        return result | dict(first_wrong=event | dict(event=str(stopped)))
+    if isinstance(stopped, Impossible) and (branch := stopped.branch):
+        event = dict(text=[], yours=branch.probability, right=0.0, event=str(stopped))
+        return result | dict(first_wrong=event | dict(draws=describe_choices(branch.choices)))
     if stopped:
         return result | dict(problem=str(stopped))
     if (lost := 1 - sum(tally.texts.values())) > TOLERANCE:
@@ -222,51 +215,56 @@ def examine(
     result |= dict(distance=total_variation(yours, right), kept=tally.kept)
     if result["distance"] > TOLERANCE:
         text, of_yours, of_right = first_error(yours, right, n_tokens)
-        way = way_to(text, tally, target, end)
-        result["first_wrong"] = dict(
-            text=list(text), yours=of_yours, right=of_right, draws=describe_way(way)
-        )
+        draws = describe_choices(way_to(text, tally, target, end).choices)
+        result["first_wrong"] = dict(text=list(text), yours=of_yours, right=of_right, draws=draws)
     return result
+
+
+def beginnings(texts: dict[Text, float], n: int) -> dict[Text, float]:
+    """The probability of each beginning of n tokens."""
+    found: dict[Text, float] = defaultdict(float)
+    for text, probability in texts.items():
+        found[text[:n]] += probability
+    return found
 
 
 def first_error(yours: dict, right: dict, n_tokens: int) -> tuple[Text, float, float]:
     """The shortest beginning of a text that comes too often, with both probabilities; of several
     of that length, the one with the largest excess.
     """
+    excess: dict[Text, float] = {}
     for n in range(1, n_tokens + 1):
-        excess: dict[Text, float] = defaultdict(float)
-        for sign, texts in ((1, yours), (-1, right)):
-            for text, probability in texts.items():
-                excess[text[:n]] += sign * probability
+        of_yours, of_right = beginnings(yours, n), beginnings(right, n)
+        excess = {text: of_yours[text] - of_right[text] for text in of_yours}
         beginning = max(excess, key=lambda text: (excess[text], text))
-        if excess[beginning] > TOLERANCE / 10 or n == n_tokens:
+        if excess[beginning] > TOLERANCE / 10:  # a distance adds up many of them
             break
-    of = lambda texts: sum(p for text, p in texts.items() if text[:n] == beginning)
-    return beginning, of(yours), of(right)
+    return beginning, of_yours[beginning], of_right[beginning]
 
 
 def way_to(beginning: Text, tally: Tally, target: Model, end: int | None) -> Way:
-    """The branch that shows best how a beginning comes about: one whose own tokens reach so far,
-    not the target's that complete it; one that leaves the draft; the likeliest.
+    """The branch that shows best how a beginning comes about: rather one whose own tokens reach so
+    far than one that the target completes; of those, rather one that leaves the draft; of those,
+    the likeliest.
     """
 
-    def fit(text: Text) -> tuple[bool, bool, float]:
-        leaves_draft, chance, _ = tally.ways[text]
-        whole = complete({text: chance}, target, len(beginning), end)
-        share = sum(p for text, p in whole.items() if text[: len(beginning)] == beginning)
-        own = share > TOLERANCE and len(text) >= len(beginning)
-        return own, leaves_draft and share > TOLERANCE, share
+    def rank(own: Text) -> tuple[bool, bool, float]:
+        leaves_draft, chance, _ = tally.ways[own]
+        whole = complete({own: chance}, target, len(beginning), end)
+        share = beginnings(whole, len(beginning))[beginning]
+        comes_about = share > TOLERANCE
+        return comes_about and len(own) >= len(beginning), comes_about and leaves_draft, share
 
-    return tally.ways[max(tally.ways, key=fit)]
+    return tally.ways[max(tally.ways, key=rank)]
 
 
-def describe_way(way: Way) -> list[str]:
-    """The open choices of a branch in words, such as "coin of 0.75: no (0.25)"."""
+def describe_choices(choices: list[Choice]) -> list[str]:
+    """The open ones in words, such as "coin of 0.75: no (0.25)"."""
     words = []
-    for choice in way.choices:
-        chance = f"({choice.weights[choice.index]:.2f})"
+    for choice in choices:
         if not choice.is_open:
             continue
+        chance = f"({choice.weights[choice.index]:.2f})"
         if choice.label == "coin":
             words.append(f"coin of {choice.weights[0]:.4g}: {('yes', 'no')[choice.index]} {chance}")
         else:
@@ -281,12 +279,24 @@ def describe_way(way: Way) -> list[str]:
 class Trial:
     """Runs of one case with real random numbers, and the bet on their texts.
 
-    event: what a run gave that no right one gives, or ""
-    n_events: how many runs gave such a thing
+    result: the entry of the case
+    n_runs: how many runs are wanted
+    alpha: the probability that an exact sampler is called wrong
+    event: what a run gave that no right one gives, or ""; n_events: how many runs gave such a thing
     """
 
-    def __init__(self, form: Form, call: Callable, case: Case, alpha: float, rng: Any):
+    def __init__(
+        self,
+        form: Form,
+        call: Callable,
+        case: Case,
+        result: dict[str, Any],
+        n_runs: int,
+        alpha: float,
+        rng: Any,
+    ):
         self.form, self.call, self.case, self.rng = form, call, case, rng
+        self.result, self.n_runs = result, n_runs
         self.bet, self.event, self.n_events = Bet(case.law(), alpha), "", 0
 
     @property
@@ -319,30 +329,33 @@ class Trial:
             text = (*text, branch.choose(case.p(text), "completed"))
         return text
 
-    def found(self) -> dict[str, Any]:
-        """What it shows: `measured` of an entry."""
+    def conclude(self) -> None:
+        """Write what the runs show into the entry: `measured`, and `first_wrong` if that is wrong
+        and not known. Without a run it changes nothing.
+        """
+        if not self.bet.runs and not self.event:
+            return
         text, yours, right = self.bet.worst() if self.bet.runs else ((), 1.0, 1.0)
+        shown = dict(text=list(text), yours=yours, right=right, event=self.event)
         never = self.event or math.isinf(self.bet.log_odds)
-        return dict(
+        self.result["measured"] = shown | dict(
             runs=self.bet.runs + self.n_events,
             log10_odds=None if never else self.bet.log_odds / math.log(10),
             would_show=self.bet.would_show(),
-            text=list(text),
-            yours=yours,
-            right=right,
-            event=self.event,
         )
+        if self.is_wrong and not self.result["first_wrong"]:
+            self.result["first_wrong"] = shown | dict(draws=None)
 
 
-def try_in_turn(trials: list[tuple[Trial, dict, int]], deadline: float) -> str:
-    """Run each trial as often as its number says, a few runs at a time, until one is wrong or the
-    time is up. Returns "", or what else made an end: a run raised an error or did not end.
+def try_in_turn(trials: list[Trial], deadline: float) -> str:
+    """Run each trial as often as it wants, a few runs at a time, until one is wrong or the time is
+    up. Returns "", or what else made an end: a run raised an error or did not end.
     """
-    turns = range(0, max((n for *_, n in trials), default=0), AT_ONCE)
+    turns = range(0, max((trial.n_runs for trial in trials), default=0), AT_ONCE)
     try:
         for done in shown(turns, "real runs"):
-            for trial, _, n in trials:
-                for _ in range(min(AT_ONCE, n - done)):
+            for trial in trials:
+                for _ in range(min(AT_ONCE, trial.n_runs - done)):
                     trial.run(deadline)
                     if trial.is_wrong:
                         return ""
@@ -370,8 +383,8 @@ def prove(
 
     function: parameters sample, accept, rng and end are given to it by name; other parameters
         beyond those of its form need defaults
-    cases: those of its form in cases.py if None; of them, without a parameter end, those without an
-        end. All of them if given
+    cases: those of its form in cases.py if None. A function without a parameter `end` is not
+        judged in those that have one
     to_probs: what the function does with each row of a model before it samples, such as top-k
     batch: whether it is a rule for batches
     timeout: seconds for all of it
@@ -389,7 +402,8 @@ def prove(
     say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
         with suppress(Exception, Undecidable):
-            Trial(form, call, small[0], ALPHA, np.random.default_rng()).run(started + timeout)
+            first = small[0], entry(small[0]), 1, ALPHA, np.random.default_rng()
+            Trial(form, call, *first).run(started + timeout)
     results = enumerated(name, form, call, small, started + timeout * FOR_BRANCHES)
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
     seed_generators(seed)
@@ -425,7 +439,7 @@ def summary(
     )
 
 
-INNER = ("branches", "length", "symbolic", "meets_zero")  # of a case, which no result shows
+INNER = ("branches", "length", "symbolic", "meets_zero")  # of an entry, which no result shows
 
 
 def cases_for(
@@ -456,8 +470,8 @@ CASES: dict[Form, list[Case]] = {
 def enumerated(
     name: str, form: Form, call: Callable, cases: list[Case], deadline: float
 ) -> list[dict[str, Any]]:
-    """Take every branch of each case. Returns an entry for each, with branches, length and symbolic
-    of `examine`.
+    """Take every branch of each case. Returns an entry for each, with INNER besides. Once one does
+    not end, the others get no time: that is their problem.
     """
     results: list[dict[str, Any]] = []
     left = MOST_IN_ALL
@@ -469,14 +483,14 @@ def enumerated(
         if found["first_wrong"] or found["problem"]:  # the others are to show where
             left = min(left, AFTER_FAILURE)
         if found["problem"] == TOO_LONG:
-            deadline = 0.0
+            deadline = 0.0  # for the others
         results.append(entry(case) | found)
         say(name, case.name, results[-1])
     return results
 
 
 def entry(case: Case) -> dict[str, Any]:
-    """The entry of a case of which nothing is known yet."""
+    """The entry of a case of which nothing is known yet, with INNER besides."""
     found: dict[str, Any] = dict(name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist())
     found |= dict(K=case.K, distance=None, kept=None, first_wrong=None, problem="", left_out=0.0)
     found |= dict(measured=None, branches=0, length=0, symbolic=False, meets_zero=False)
@@ -519,22 +533,28 @@ def decide(
     if verdict := without_real_runs(results, own):
         return verdict
     results += [entry(case) for case in cases if case.is_large]
-    trials: list[tuple[Trial, dict[str, Any], int]] = []
-    for case, result, n_runs in to_try([*zip(cases, results)], own):
-        trials.append((Trial(form, call, case, ALPHA / len(cases), rng), result, n_runs))
+    if STATE in problems_of(results):  # what was enumerated is not what it does
+        for result in results:
+            result |= dict(first_wrong=None)
+    trials = [
+        Trial(form, call, case, result, n_runs, ALPHA / len(cases), rng)
+        for case, result, n_runs in to_try([*zip(cases, results)], own)
+    ]
     failure = try_in_turn(trials, deadline)
-    for trial, result, _ in trials:
-        if trial.bet.runs or trial.event:
-            result["measured"] = trial.found()
+    for trial in trials:
+        trial.conclude()
     return after_real_runs(trials, results, failure)
 
 
 def forgive_empty_drafts(results: list[dict[str, Any]]) -> None:
-    """An error for an empty draft is no fault of a function that raises one in every case."""
+    """Change the results of a function that is judged in no case: an error for an empty draft is
+    no wrong text then, but one more problem.
+    """
     if not any(result["distance"] is not None for result in results):
         for result in results:
-            if "empty draft" in (result["first_wrong"] or {}).get("event", ""):
-                result |= dict(problem=result["first_wrong"]["event"], first_wrong=None)
+            event = (result["first_wrong"] or {}).get("event", "")
+            if event.startswith(EMPTY_DRAFT):
+                result |= dict(problem=event, first_wrong=None)
 
 
 def problems_of(results: list[dict[str, Any]]) -> list[str]:
@@ -549,9 +569,11 @@ def without_real_runs(results: list[dict[str, Any]], own: bool) -> tuple[str, st
     problems, is_wrong = problems_of(results), any(result["first_wrong"] for result in results)
     if TUPLES in problems:
         return "undecidable", TUPLES
-    if TOO_LONG in problems or not own and {*problems} - {STATE, TOO_MANY, NO_TIME}:
+    # of these, real runs may tell more even where no number is hidden
+    is_final = not own and bool({*problems} - {STATE, TOO_MANY, NO_TIME})
+    if TOO_LONG in problems or is_final:
         return ("wrong", None) if is_wrong and not own else ("undecidable", problems[0])
-    if not own and is_wrong and STATE not in problems:
+    if is_wrong and not own and STATE not in problems:
         return "wrong", None
     return None
 
@@ -559,15 +581,15 @@ def without_real_runs(results: list[dict[str, Any]], own: bool) -> tuple[str, st
 def to_try(
     pairs: list[tuple[Case, dict[str, Any]]], own: bool
 ) -> Iterator[tuple[Case, dict[str, Any], int]]:
-    """Yield (case, its result, how many real runs of it are needed)."""
+    """Yield (case, its entry, how many real runs of it are needed), those with none left out.
+    If some are wrong, that is one of them only: the first that is clearly wrong, or else the one
+    with the largest distance.
+    """
     problems = problems_of([result for _, result in pairs])
-    if STATE in problems:  # what was enumerated is not what it does
-        for _, result in pairs:
-            result |= dict(first_wrong=None)
     if wrong := [pair for pair in pairs if pair[1]["first_wrong"]]:
         distance = lambda pair: pair[1]["distance"] or 1.0
-        clearly = [pair for pair in wrong if distance(pair) > CLEAR]
-        yield *(clearly[0] if clearly else max(wrong, key=distance)), ACCUSE
+        accused = next((pair for pair in wrong if distance(pair) > CLEAR), None)
+        yield *(accused or max(wrong, key=distance)), ACCUSE
         return
     for case, result in pairs:
         if case.is_large:
@@ -577,29 +599,26 @@ def to_try(
 
 
 def after_real_runs(
-    trials: list[tuple[Trial, dict[str, Any], int]], results: list[dict[str, Any]], failure: str
+    trials: list[Trial], results: list[dict[str, Any]], failure: str
 ) -> tuple[str, str | None]:
-    """The verdict and its reason. failure: what made an end of the real runs, or ""."""
+    """The verdict and its reason, once the trials are concluded.
+
+    failure: what made an end of the real runs, or ""
+    """
     problems = problems_of(results)
-    for trial, result, _ in trials:
-        if trial.is_wrong:
-            shown = {key: result["measured"][key] for key in ("text", "yours", "right", "event")}
-            result["first_wrong"] = result["first_wrong"] or shown | dict(draws=None)
-    if any(trial.is_wrong for trial, *_ in trials):
+    if any(trial.is_wrong for trial in trials):
         return "wrong", None
     if failure:
         return "undecidable", next((p for p in problems if p.startswith("it raised")), failure)
-    if wrong := [result for result in results if result["first_wrong"]]:
-        figures = (
-            f"{wrong[0]['first_wrong']['yours']:.4f} for {wrong[0]['first_wrong']['right']:.4f}"
-        )
-        n_runs = sum(trial.bet.runs for trial, *_ in trials)
+    if wrong := [result["first_wrong"] for result in results if result["first_wrong"]]:
+        figures = f"{wrong[0]['yours']:.4f} for {wrong[0]['right']:.4f}"
+        n_runs = sum(trial.bet.runs for trial in trials)
         few = f"{figures} is too little to be seen in {n_runs:,} real runs, or not followed rightly"
         return "undecidable", few
     if not problems:
         return "exact", None
-    shows = all(trial.bet.would_show() < 0.5 for trial, *_ in trials)
-    return "not told apart" if shows else "undecidable", problems[0]
+    were_enough = all(trial.bet.would_show() < SHOWS for trial in trials)
+    return "not told apart" if were_enough else "undecidable", problems[0]
 
 
 def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) -> Iterator[str]:
@@ -615,19 +634,21 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
     if (n_more := -least["kept"]) > TOLERANCE:
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
-    for sign, key, than, amount in (
-        (-1, "kept_by_verify", "fewer tokens than verify", "few, lose the bonus"),
-        (1, "kept_at_most", "more tokens than block verification", "many"),
-    ):
-        gains = [(sign * (r["kept"] - r[key]), r) for r in known if r[key] is not None]
-        excess, worst = max(gains, key=itemgetter(0), default=(0.0, {}))
-        if excess > TOLERANCE:
-            why = (
-                f"; does it draft too {amount}, take the wrong row of q, or use a stale cache?"
-                * (form is loop_text)
-            )
-            figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f}"
-            yield f"it gains {than}, {figures} ({worst['name']}){why}"
+    chains = [result for result in known if result["kept_by_verify"] is not None]
+    if not chains:
+        return
+    why = "; does it draft too {}, take the wrong row of q, or use a stale cache?"
+    why = why if form is loop_text else ""
+    fewer = lambda result: result["kept_by_verify"] - result["kept"]
+    if fewer(worst := max(chains, key=fewer)) > TOLERANCE:
+        figures = f"{max(worst['kept'], 0):.4f} for {worst['kept_by_verify']:.4f}"
+        hint = why.format("few, lose the bonus")
+        yield f"it gains fewer tokens than verify, {figures} ({worst['name']}){hint}"
+    more = lambda result: result["kept"] - result["kept_at_most"]
+    if more(worst := max(chains, key=more)) > TOLERANCE:
+        figures = f"{worst['kept']:.4f} for {worst['kept_at_most']:.4f}"
+        hint = why.format("many")
+        yield f"it gains more tokens than block verification, {figures} ({worst['name']}){hint}"
 
 
 def at_zero(
