@@ -14,7 +14,7 @@ from json import dumps, loads
 from pathlib import Path
 from time import time
 from types import ModuleType
-from typing import Any
+from typing import Any, TextIO
 
 from . import prove as referee
 from .cases import filtered
@@ -23,23 +23,13 @@ from .program import find, load
 
 
 def main(program: str, settings: str, began: str) -> None:
-    """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py.
+    """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write the lines.
+    It ends this process, whatever comes, and changes it before (`set_apart`, `prove.say`).
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
     """
-    lines, own, parent = os.fdopen(os.dup(1), "w"), os.dup(2), os.dup(0)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
-    threading.Thread(target=end_with, args=[parent], daemon=True).start()
-    if hasattr(os, "register_at_fork"):  # a process that the program forks writes no lines
-        os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
-
-    say_raised = threading.excepthook
-    threading.excepthook = lambda what: (
-        None if issubclass(what.exc_type, (Undecidable, LeftOut)) else say_raised(what)
-    )
+    lines = set_apart()
 
     def write(**line: Any) -> None:
         print(dumps(line), file=lines, flush=True)
@@ -48,11 +38,11 @@ def main(program: str, settings: str, began: str) -> None:
         write(case=[name, result]) if result else write(begins=[name, case])
 
     referee.say = say
-    error_stream = partial(open, mode="w", errors="backslashreplace", closefd=False)
+    errors = os.dup(2)
     try:
-        sys.stderr = error_stream(2)  # a file may close it
+        sys.stderr = stream_to(2)  # a file may close it
         judge = judge_of(program, loads(settings), float(began))
-        sys.stderr = error_stream(own)
+        sys.stderr = stream_to(errors)
         write(results=judge())
     except (ValueError, OSError) as error:
         words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
@@ -61,6 +51,30 @@ def main(program: str, settings: str, began: str) -> None:
         pass
     lines.close()
     os._exit(0)  # whatever a program wants to do at its end
+
+
+def set_apart() -> TextIO:
+    """Change this process, so that what it judges reads nothing and prints nothing, is not told of
+    Undecidable in its threads, and ends with the parent. Returns a stream for the lines: stdout as
+    it was, which processes that it forks do not have.
+    """
+    lines, parent = os.fdopen(os.dup(1), "w"), os.dup(0)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere, 1)
+    threading.Thread(target=end_with, args=[parent], daemon=True).start()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
+    say_raised = threading.excepthook
+    threading.excepthook = lambda what: (
+        None if issubclass(what.exc_type, (Undecidable, LeftOut)) else say_raised(what)
+    )
+    return lines
+
+
+def stream_to(file: int) -> TextIO:
+    """A stream of text to an open file, which it leaves open: whoever drops it is not warned."""
+    return open(file, "w", errors="backslashreplace", closefd=False)
 
 
 def end_with(parent: int) -> None:
@@ -74,15 +88,20 @@ def end_with(parent: int) -> None:
 def judge_of(
     program: str, settings: dict[str, Any], began: float
 ) -> Callable[[], list[dict[str, Any]]]:
-    """Import a program. Returns a function that judges it, and gives the results of `prove`."""
-    to_probs = filtered(*(settings.pop(name) for name in ("temperature", "top_k", "top_p")))
+    """Import a program. Returns a function that judges it, and gives the results of `prove`. Of the
+    settings an adapter gets the timeout only, for each of its functions: it becomes that of `prove`
+    in this process.
+    """
+    timeout = settings["timeout"]
     if Path(program).stem.startswith("judge_"):
-        referee.prove = partial(referee.prove, timeout=settings["timeout"])
+        referee.prove = partial(referee.prove, timeout=timeout)
         adapter = load(Path(program))
         return lambda: fitting(adapter)
     function, name = find(program)
-    settings["timeout"] -= time() - began
-    return lambda: [referee.prove(function, None, name, to_probs, **settings)]
+    to_probs = filtered(*(settings[name] for name in ("temperature", "top_k", "top_p")))
+    limits = dict(batch=settings["batch"], seed=settings["seed"])
+    limits["timeout"] = timeout - (time() - began)
+    return lambda: [referee.prove(function, None, name, to_probs, **limits)]
 
 
 def fitting(adapter: ModuleType) -> list[dict[str, Any]]:

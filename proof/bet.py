@@ -61,12 +61,15 @@ class Bet:
         self._logs = [[0.0] * len(STRENGTHS) for _ in lengths]  # ln of E, of each way to bet
 
     def add(self, text: Text) -> None:
-        """Count one more text of the sampler, a whole one: cut to the length that the law has."""
+        """Count one more text of the sampler, which the caller has cut to the length that the law
+        has.
+        """
         for length, (law, seen, logs) in enumerate(zip(self._laws, self._seen, self._logs), 1):
             beginning: Text | None = text[:length]
             share = law.get(text[:length], 0.0)
             if share == 0:  # all such texts together are one cell
                 beginning, share = None, self.rounding
+            # what the true probability may be at most
             payer = share if beginning is None else share * (1 + self.rounding)
             for i, a in enumerate(STRENGTHS):
                 # all shares together are 1 + rounding
@@ -93,9 +96,9 @@ class Bet:
 
     def worst(self) -> tuple[Text, float, float]:
         """The beginning of a text that speaks most against it, with its frequency and its right
-        probability: of those that come too often the one whose count is the least likely, and of
-        several that should never come the most frequent, cut as short as can be. Raises ValueError
-        without a run.
+        probability. Of those that come too often it is the one whose count is the least likely. Of
+        several that should never come it is the most frequent, and of equals the shortest. Raises
+        ValueError without a run.
         """
         if not self.runs:
             raise ValueError("no texts yet: expected at least one")
@@ -117,8 +120,9 @@ class Bet:
         runs, 19 times of 20, in whichever texts it differs; 1.0 if there is none.
 
         It is a calculation for small distances, not a bound for each sampler. With d + 1 texts,
-        2 n KL / right is nearly a chi-squared variable G with d degrees of freedom, shifted by
-        2 n KL, where KL is at least 2 distance^2 (Pinsker). A bettor of strength a then has
+        2 n KL(frequencies || law) is nearly a chi-squared variable G with d degrees of freedom,
+        shifted by 2 n KL(sampler || law), which is at least 4 n distance^2 (Pinsker). A bettor of
+        strength a then has
 
             ln E = G / 2 * n / (n + a) - d / 2 * ln(1 + n / a),
 

@@ -75,7 +75,10 @@ class Case:
         return self.to_probs(self.draft_model(text))
 
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
-        """The distribution from which a tree drafts one more token after a text, beside others."""
+        """The distribution from which a tree drafts one more token after a text: that of the draft
+        model; without replacement none of the elders, the tokens that it drafted there before; if
+        greedy, all mass on the likeliest.
+        """
         q = np.array(self.q(text))
         if not self.replaced:
             q[elders] = 0
@@ -88,7 +91,7 @@ class Case:
             return complete({(): 1.0}, self.p, self.n_tokens, self.end)
         masses = []  # [place][class]
         for place in self.seen[0]:
-            p = self.p((0,) * place)
+            p = self.p((0,) * place)  # any text of this length has the same row
             masses.append(np.bincount(self.seen[1], p / p.sum()))
         outcomes = product(*(range(len(mass)) for mass in masses))
         return {
@@ -97,7 +100,9 @@ class Case:
         }
 
     def what_counts(self, text: Text) -> Text:
-        """What counts of a text that was completed."""
+        """What counts of a text that was completed: its first n_tokens, or of a case that is too
+        large the classes of the tokens at the places that are seen.
+        """
         if not self.seen:
             return text[: self.n_tokens]
         return tuple(self.seen[1][text[place]] for place in self.seen[0])
@@ -124,7 +129,8 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
         if top_k:
             p[order[top_k:]] = 0
         p /= p.sum()
-        p[order[1:][p[order].cumsum()[:-1] >= top_p]] = 0
+        before = p[order].cumsum()[:-1]  # what the likelier tokens have together
+        p[order[1:][before >= top_p]] = 0
         return p / p.sum()
 
     return to_probs
@@ -177,7 +183,9 @@ RARE_P, RARE_Q = [5e-4, 5e-4, 0.5, 0.499], [0.3, 2.5e-4, 0.2, 0.49975]
 
 
 def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
-    return Case(name, target, draft_model, K, rounds * (K + 1), (), None, rounds, dtype)
+    """A case of rounds, without a prompt, in each of which K tokens are drafted and one follows."""
+    n_tokens = rounds * (K + 1)
+    return Case(name, target, draft_model, K, n_tokens, prompt=(), rounds=rounds, dtype=dtype)
 
 
 RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
@@ -237,6 +245,7 @@ LOOP_CASES = [
 def tree_case(
     name: str, target: Model, draft_model: Model, parents: Text, replaced=True, greedy=False
 ) -> Case:
+    """A case of one round with a tree. Its K is the tree's depth."""
     depths: list[int] = []
     for parent in parents:
         depths.append(1 + depths[parent] if parent >= 0 else 1)
@@ -266,13 +275,13 @@ TREE_CASES = [
 
 
 def batch_case(name: str, *cases: Case) -> Case:
-    """Rows beside each other, in which as many tokens are drafted, from as many tokens."""
+    """Cases of one round, all with the same K and n_vocab, as rows beside each other."""
     n = cases[0].n_tokens
-    of_row = lambda text: (cases[min(len(text) // n, len(cases) - 1)], text[len(text) // n * n :])
 
     def target(text: Text) -> np.ndarray:
-        case, own = of_row(text)
-        return case.target(own)
+        """The row after the texts of some rows and the beginning of the next."""
+        n_whole = min(len(text) // n, len(cases) - 1)
+        return cases[n_whole].target(text[n_whole * n :])
 
     return replace(cases[0], name=name, target=target, n_tokens=n * len(cases), rows=cases)
 
@@ -340,9 +349,13 @@ MANY_ROWS = replace(  # of the fourth and the fifth the first tokens count
 # ---------------------------------------------------------------- right answers
 
 
-def round_law(target: Model, draft_model: Model, text: Text, k: int, block: bool):
+def round_law(
+    target: Model, draft_model: Model, text: Text, k: int, block: bool
+) -> Iterator[tuple[Text, float]]:
     """Yield (tokens, probability) of every round after a text: of the token rule, or of block
-    verification. It is their law in closed form, and uses neither.
+    verification. It is their law in closed form, and uses neither: after the kept tokens x, token y
+    is kept, too, with min(kept(x) p(y), drafted(x) q(y)), and replaces what was drafted with what
+    kept(x) p(y) exceeds that by.
     """
 
     def grow(tokens: Text, kept: float, drafted: float) -> Iterator[tuple[Text, float]]:

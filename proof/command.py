@@ -60,7 +60,8 @@ def prove(
     What cannot be followed is run many times with real random numbers.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 4 if real runs do not tell
-    it from an exact one, 2 for bad input.
+    it from an exact one, 2 for bad input. Answers take --json only, and --timeout is the only other
+    flag that is not for a FILE.py alone.
 
     Flags:
         json: print one JSON object and nothing else, or a list of several
@@ -130,8 +131,9 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
     Raises ValueError for what a user can put right.
     """
-    package = __package__ or "proof"  # "a.proof" where it lies in another package
-    imported_from = Path(__file__).parents[len(package.split("."))]
+    package = __package__ or "proof"  # "speculate.proof" of an installed copy
+    n_folders = len(package.split("."))
+    imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
     words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
     is_known = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
@@ -186,7 +188,7 @@ def unfinished(
     """
     function, at = next((line["begins"] for line in reversed(lines) if "begins" in line), ("", ""))
     where = f"in the case {at}" if at else "before the first case"
-    if at and "case" in lines[-1]:  # all that is enumerated was
+    if at and "case" in lines[-1]:  # none has begun since a case was enumerated: that was the last
         where = "in real runs"
     problem = f"its process exited or crashed {where}"
     if was_stopped:

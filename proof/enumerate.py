@@ -86,12 +86,18 @@ class Branch:
     meets_zero: bool = False  # whether there was such an answer
 
     def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
-        """Raise kind(problem), and remember it: the examined code may have a bare `except`."""
+        """Raise kind(problem), or the problem with which it was stopped before. It is remembered:
+        the examined code may have a bare `except`.
+        """
         self.problem = self.problem or kind(in_line(problem))
         raise self.problem
 
     def choose(self, weights: Iterable[float], label: str) -> int:
-        """Choose an index in proportion to the weights. The label tells a reader what it was."""
+        """Choose an index in proportion to the weights. The label tells a reader what it was.
+
+        Stops the branch for weights that are no probabilities, after MOST_CHOICES, and if the runs
+        before had another choice here. Raises LeftOut in a long branch that is too unlikely.
+        """
         numbers = [float(weight) for weight in weights]
         total, n_made = sum(numbers), len(self.choices)
         if not 0 < total < np.inf or min(numbers) < 0:  # NaN, too
@@ -113,7 +119,7 @@ class Branch:
         return choice.index
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
-        """Sample a token, as sampling.Rng.sample does."""
+        """Sample a token. Stops the branch unless p is a row of probabilities that sum to 1."""
         row = to_row(p)
         if row is None or abs(row.sum() - 1) > 1e-5:
             self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
@@ -124,7 +130,9 @@ class Branch:
         return np.random.random()
 
     def accept(self, ratio: float) -> bool:
-        """Toss a biased coin, as sampling.Rng.accept does."""
+        """Toss a coin that says yes with probability min(1, ratio). Stops the branch for anything
+        but a single number, and for NaN.
+        """
         row = to_row(np.reshape(ratio, -1))
         if row is None or len(row) != 1 or np.isnan(row[0]):
             self.stop(f"accept({format_row(ratio)}): expected a number")
@@ -321,10 +329,11 @@ def describe_error(error: BaseException) -> str:
 
 
 def is_theirs(frame: traceback.FrameSummary) -> bool:
-    """Whether a frame is of the examined code."""
-    file = frame.filename
-    folders = (__file__.rpartition("enumerate")[0], traceback.__file__.rpartition("traceback")[0])
-    return not (file.startswith((*folders, "<")) or "site-packages" in file)
+    """Whether a frame is of the examined code: not of this folder, Python's library, an installed
+    package, or a text without a file.
+    """
+    folders = [os.path.dirname(file) + os.sep for file in (__file__, traceback.__file__)]
+    return not (frame.filename.startswith((*folders, "<")) or "site-packages" in frame.filename)
 
 
 def in_line(text: str) -> str:

@@ -15,6 +15,7 @@ from .enumerate import Undecidable
 @contextmanager
 def followed() -> Iterator[None]:
     """Context manager: replace the sources of random numbers, so that a run can be enumerated.
+    Inside, NumPy does not warn; torch has one thread from now on.
 
     Raises Undecidable if the program itself replaces one.
     """
@@ -41,9 +42,10 @@ def followed() -> Iterator[None]:
 @contextmanager
 def untouched() -> Iterator[None]:
     """Context manager: raise Undecidable if the program has used or seeded a global generator: what
-    is followed leaves it as it is.
+    is followed leaves it as it is. First each of them draws a number (torch's is seeded by chance),
+    so that a program that seeds it cannot bring back the same state.
     """
-    random._inst.random()  # type: ignore[attr-defined]  # no seed leads to the state after this
+    random._inst.random()  # type: ignore[attr-defined]
     np.random.mtrand._rand.random_sample()  # type: ignore[attr-defined]
     if torch := sys.modules.get("torch"):
         torch.default_generator.seed()

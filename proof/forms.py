@@ -77,7 +77,9 @@ def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:
-    """The tokens of a round, from what a rule returned."""
+    """The tokens of a round, from what a rule returned. Stops the branch for anything but (how many
+    are accepted, the next token) or 1 to len(draft) + 1 tokens.
+    """
     if isinstance(result, tuple):
         if len(result) != 2:
             stop(TUPLES)
@@ -89,9 +91,12 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
     return tokens
 
 
-def tokens_of(result: Any, n_vocab: int, stop: Stop, event: str = "it returns") -> list[int]:
-    """Convert tokens of any integer type to a list of ints."""
-    found: list[Any] = [None]
+def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") -> list[int]:
+    """Convert tokens, nodes or counts of any integer type to a list of ints; at most MOST_CALLS are
+    read. Stops the branch, which says `event` and what it was: Undecidable if they are no integers,
+    Impossible if one of them is not in 0 ... limit - 1.
+    """
+    found: list[Any] = [None]  # which is none
     if isinstance(result, Iterable):
         found = list(islice(result, MOST_CALLS))
     shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
@@ -99,9 +104,9 @@ def tokens_of(result: Any, n_vocab: int, stop: Stop, event: str = "it returns") 
         tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in found]
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: torch, of a row
         why = "; does a branch end without return?" if result is None else ""
-        stop(f"{event} {shown!r}: expected tokens below {n_vocab}{why}")
-    if not all(0 <= token < n_vocab for token in tokens):
-        stop(f"{event} {shown!r}: expected tokens below {n_vocab}", Impossible)
+        stop(f"{event} {shown!r}: expected tokens below {limit}{why}")
+    if not all(0 <= token < limit for token in tokens):
+        stop(f"{event} {shown!r}: expected tokens below {limit}", Impossible)
     return tokens
 
 
@@ -109,8 +114,9 @@ def tokens_of(result: Any, n_vocab: int, stop: Stop, event: str = "it returns") 
 
 
 def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Run a rule for batches, of one row or of case.rows. Returns (text, number of rounds); the
-    text of several rows is that of each, completed by its target, one after the other.
+    """Run a rule for batches, of one row or of case.rows. Returns (text, number of passes of the
+    target). The text of several rows is that of each, one after the other, completed by its target,
+    which takes a pass for each token more.
 
     call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab]) -> tokens
         [batch, K + 1], each row padded with -1, or (tokens, how many count in each row)
@@ -137,7 +143,9 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
-    """The tokens of each row, from what a rule for batches returned."""
+    """The tokens of each row, from what a rule for batches returned. Stops the branch for anything
+    but one row for each text, padded with -1 at its end, or with a count that it reaches.
+    """
     pair = isinstance(result, tuple) and len(result) == 2
     parts = result if pair else (result, [])
     tokens, counts = (x.tolist() if hasattr(x, "tolist") else x for x in parts)
@@ -182,7 +190,9 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[int]:
-    """The tokens of a round, from what a rule for trees returned."""
+    """The tokens of a round, from what a rule for trees returned. Stops the branch for anything but
+    (nodes that are a path from the root, the next token) or 1 to case.n_tokens tokens.
+    """
     nested = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
     if not nested:
         found = tokens_of(result, case.n_vocab, branch.stop)
@@ -226,16 +236,20 @@ def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 class TableModel:
     """The model that a loop calls: ids -> [len(ids), n_vocab], row i for the token after
     ids[: i + 1]. With a cache, any object with a list `ids`, it reads new ids after those in
-    there, and appends them.
+    there, and appends them. Rows inside the prompt are uniform: nobody needs them.
 
     passes: calls that gave a row for the first new token or a later one
+    n_read: ids, of all calls
+
+    It stops the branch if it is called without ids, with ids that are no tokens, more than
+    MOST_CALLS times, or with a cache that holds what it has not read there.
     """
 
     def __init__(self, model: Model, prompt: Text, stop: Stop, dtype: type = float):
         self.model, self.prompt, self.stop, self.dtype = model, prompt, stop, dtype
         self.n_vocab, self.n_calls, self.passes = len(model(())), 0, 0
-        self.n_read = 0  # tokens, of all calls
-        self.read: dict[int, list[int]] = {}  # {id of a cache: the ids that were read into it}
+        self.n_read = 0
+        self.read: dict[int, list[int]] = {}  # {id(cache): the ids that were read into it}
 
     def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
         new_ids = tokens_of(

@@ -54,15 +54,16 @@ class Atom:
         self.branch.symbolic = True
 
     def use(self):
-        """Refuse a number that has lost a race or is from an earlier run. Of two that have raced,
-        only one can be used.
+        """Stop the branch if this number has lost a race or is from an earlier run. Of two that
+        have raced, only one can be used: the other one is spent.
         """
         if self.branch is not enumeration.current:
             branch().stop(STATE)
         if self.spent:
             self.branch.stop(REUSED)
         if self.rival:
-            self.rival.spent, self.rival = True, None
+            self.rival.spent = True
+            self.rival = None
 
     def learn(self, forward: Callable, back: Callable):
         """Change its distribution: `forward` is applied to each probability, `back` inverts it."""
@@ -71,7 +72,7 @@ class Atom:
 
     def split(self, points: list[float], label: str, rising: bool = True) -> int:
         """Cut [0, 1) at rising points, and choose the piece in which the number lies: its index
-        from the left, or from the right if not rising.
+        from the left, or from the right if not rising. From now on the number is in that piece.
         """
         self.use()
         cuts = [0.0, *map(self.below, points), 1.0]
@@ -118,7 +119,9 @@ def choose(weights: list[float], label: str) -> int:
 
 
 def of_one(method: Callable) -> Callable:
-    """Let a method of Number have single numbers only: NumPy calls it for each one of an array."""
+    """Let a method of Number have single numbers only, as Python's own: it returns NotImplemented
+    for an array, so that NumPy calls it for each number in there.
+    """
 
     def call(self, c):
         if getattr(c, "ndim", 0):
@@ -181,6 +184,7 @@ class Number:
         return sorted(self.at(self.atom.quantile(mass)) for mass in (0.0, 1.0))
 
     def positive(self, operation: str) -> "Number":
+        """This number. Stops the branch if it may be negative."""
         if self.ends[0] < 0:
             branch().stop(f"{operation} of a random number that may be negative")
         return self
@@ -198,20 +202,20 @@ class Number:
 
     @of_one
     def __add__(self, c):
-        if not is_finite(c):
+        if not is_finite_number(c):
             return self.constant(c)
         return self.map(lambda x: x + c, lambda t: t - c)
 
     @of_one
     def __mul__(self, c):
-        if not is_finite(c) or c == 0:
-            return self.constant(self.at(0.5) * c)
+        if not is_finite_number(c) or c == 0:
+            return self.constant(self.at(0.5) * c)  # 0, or infinity of its sign
         return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
     @of_one
     def __pow__(self, c):
-        if not is_finite(c) or c == 0:
-            return self.constant(self.at(0.5) ** c)
+        if not is_finite_number(c) or c == 0:
+            return self.constant(self.at(0.5) ** c)  # 1, or 0 or infinity, as of any such number
         if c < 0:
             return (self**-c).reciprocal()
         back = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
@@ -257,6 +261,7 @@ class Number:
     __ne__ = of_one(lambda self, t: t is not self)
 
     def __int__(self):
+        """The whole number below it, a branch for each; of numbers in 0 ... 100."""
         low, high = self.ends
         if low < 0 or high > 100:
             branch().stop("int() of a random number below 0 or above 100")
@@ -295,7 +300,8 @@ for name in (
     setattr(Number, name, refused(name))
 
 
-def is_finite(c: Any) -> bool:
+def is_finite_number(c: Any) -> bool:
+    """Whether a number is finite. Stops the branch if it is a random one."""
     if isinstance(c, Number):
         branch().stop("arithmetic with two random numbers")
     return math.isfinite(c)
@@ -321,6 +327,7 @@ def race(a: Number, b: Number) -> bool:
     b.atom.use()
     if a.atom is b.atom:
         branch().stop(REUSED)
+    # of two numbers that are in both races, such as uniform ones, both chances are the same
     for_largest, for_smallest = race_chance(a, b, True), race_chance(a, b, False)
     chance = for_smallest if for_largest is None else for_largest
     if chance is None:
@@ -335,11 +342,11 @@ def race(a: Number, b: Number) -> bool:
 
 
 def settle(number: Number, is_larger: bool, chance: float | None, a_is_larger: bool) -> None:
-    """Change a number that was in a race: it won one for the largest number, as the larger, or one
-    for the smallest, as the smaller; or it is spent.
+    """Change a number after its race: it is the larger of the two, and a winner if they raced for
+    the largest, or the smaller, and a winner if they raced for the smallest. If they did not, it is
+    spent.
 
-    chance: the probability that the first of the two is the larger; None if they were in no race
-        of this kind
+    chance: the probability that the first of the two is the larger; None if they did not
     """
     if chance is None:
         number.atom.spent = True
@@ -350,16 +357,22 @@ def settle(number: Number, is_larger: bool, chance: float | None, a_is_larger: b
 def race_chance(a: Number, b: Number, for_largest: bool) -> float | None:
     """The probability that a is larger than b, if they are in a race for the largest number, P(a <
     t) = F(t)^v and P(b < t) = F(t)^w, or for the smallest, likewise with P(a > t) and P(b > t);
-    None if they are not. It is found at a few points t, which must tell the same, one at the far
-    end included.
+    None if they are not. It is found at a few points t, which must tell the same: the median of the
+    one that is ahead, two beside it, and one at the far end.
     """
     leader = (max if for_largest else min)(a, b, key=lambda number: number.quantile(0.5))
-    chances: list[float] = []
-    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
-        t = leader.quantile(mass if for_largest else 1 - mass)
+
+    def share_of_a(t: float) -> float:
+        """v / (v + w), from what F^v and F^w are at t."""
         reached = [x.below(t) if for_largest else 1 - x.below(t) for x in (a, b)]
         v, w = (-math.log(x) if x > 0 else math.inf for x in reached)
-        chances.append(1 / (1 + w / v) if v else 0.0 if w else math.nan)
-        if not abs(chances[-1] - chances[0]) < NEGLIGIBLE:  # NaN, too
+        if v == 0:
+            return 0.0 if w else math.nan
+        return 1 / (1 + w / v)
+
+    shares: list[float] = []
+    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
+        shares.append(share_of_a(leader.quantile(mass if for_largest else 1 - mass)))
+        if not abs(shares[-1] - shares[0]) < NEGLIGIBLE:  # NaN, too
             return None
-    return chances[0] if for_largest else 1 - chances[0]
+    return shares[0] if for_largest else 1 - shares[0]

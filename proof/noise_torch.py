@@ -48,7 +48,9 @@ Number.__torch_function__ = classmethod(lambda cls, f, types, a=(), k=None: foll
 
 
 def tensor_of(cells: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A tensor of what NumPy computed: a Noise if there are Numbers in it."""
+    """A tensor of what NumPy computed: a Noise of this dtype if there are Numbers in it, else an
+    ordinary one of NumPy's dtype.
+    """
     cells = np.asarray(cells)
     return Noise(cells, dtype) if cells.dtype == object else torch.from_numpy(np.array(cells))
 
@@ -64,14 +66,19 @@ def put(tensor: torch.Tensor, cells: np.ndarray) -> torch.Tensor:
             branch().stop(SHARED)
         tensor.cells = cells
         return tensor
-    base, memory = tensor._base, tensor.untyped_storage()
-    n_known = 2 if base is None else 3  # the tensor, its base, and `memory`
-    if torch._C._storage_Use_Count(memory._cdata) > n_known:
+    if shares_memory(tensor):
         branch().stop(SHARED)
+    base = tensor._base
     torch.utils.swap_tensors(tensor, Noise(cells, tensor.dtype))
     if base is not None:
         torch.utils.swap_tensors(base, Noise(np.full(base.shape, None), base.dtype))
     return tensor
+
+
+def shares_memory(tensor: torch.Tensor) -> bool:
+    """Whether others have a tensor's memory, besides itself and the one that it is a view of."""
+    memory = tensor.untyped_storage()  # one more user
+    return torch._C._storage_Use_Count(memory._cdata) > (2 if tensor._base is None else 3)
 
 
 # ---------------------------------------------------------------- what is followed
@@ -131,14 +138,15 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
             return converted(first, function, args[1:], kwargs)
         if name in ("item", "tolist"):
             return getattr(first.cells, name)()
-    plain = name if name.endswith("__") else name.removesuffix("_")
+    in_place = name.endswith("_") and not name.endswith("__")
+    plain = name.removesuffix("_") if in_place else name
     if plain not in CELLS or "out" in kwargs:
         branch().stop(f"torch.{name.strip('_')} of random numbers is not followed")
     try:
         cells = CELLS[plain](*map(cells_of, args), **{k: cells_of(x) for k, x in kwargs.items()})
     except TypeError:
         branch().stop(f"torch.{name.strip('_')} with these arguments is not followed")
-    return put(args[0], cells) if plain != name else tensor_of(cells, dtype_of(args))
+    return put(args[0], cells) if in_place else tensor_of(cells, dtype_of(args))
 
 
 def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
@@ -202,10 +210,10 @@ def without_out(out: Any) -> None:
         branch().stop("random numbers are written into `out`")
 
 
-def rand(*size, dtype=None, generator=None, out=None, **kwargs):
+def rand(*shape, size=None, dtype=None, generator=None, out=None, **kwargs):
     """Uniform Numbers of a shape."""
     without_out(out)
-    like = torch.empty(*size, dtype=dtype, **{k: v for k, v in kwargs.items() if k == "size"})
+    like = torch.empty(*(shape if size is None else [size]), dtype=dtype)
     return tensor_of(uniform_cells(like.shape), like.dtype)
 
 

@@ -16,8 +16,9 @@ from .forms import form_of
 
 
 def load(path: Path) -> ModuleType:
-    """Import a file, as if Python ran it. The random numbers that it imports can be followed.
-    Raises OSError if there is none, ValueError if it raises anything.
+    """Import a file, as a module of the name of the file. Its folder is the first in which Python
+    looks from now on, and what it imports of random numbers can be followed. Raises OSError if
+    there is no such file, ValueError if it raises anything.
     """
     text = path.read_bytes()
     if re.search(rb"(?m)^\s*(import|from) torch\b", text):
@@ -42,8 +43,10 @@ def load(path: Path) -> ModuleType:
 
 
 def find(program: str) -> tuple[Callable, str]:
-    """The function that a program means, and its name. Without a name it is `speculative`, `verify`
-    or the only one of a form that `prove` knows.
+    """The function that FILE.py or FILE.py:NAME means, and its name. Without a name it is
+    `speculative`, `verify` or the only one of a form that `prove` knows. Of a method that needs an
+    object the class is called, without arguments. Raises ValueError if there is no such function,
+    or none to choose, and what `load` raises.
     """
     file, _, name = program.partition(".py:")
     path = Path(file if name == "" else f"{file}.py")
@@ -79,6 +82,7 @@ def is_defined_in(module: ModuleType, value: Any) -> bool:
 
 
 def has_form(function: Callable) -> bool:
+    """Whether a function has one of the forms that `prove` knows."""
     try:
         form_of(function)
     except (ValueError, TypeError):

@@ -82,7 +82,7 @@ def pick(weights: Any) -> int:
 
 def shape(size: Any, *parameters: Any) -> Any:
     """The size that was asked for, or that of the parameters; None for a single number."""
-    return size if size is not None else np.broadcast(*parameters).shape or None
+    return size if size is not None else np.broadcast_shapes(*map(np.shape, parameters)) or None
 
 
 def uniform(low=0.0, high=1.0, size=None):
@@ -90,7 +90,7 @@ def uniform(low=0.0, high=1.0, size=None):
 
 
 def exponential(scale=1.0, size=None):
-    return -np.log(fill(partial(draw, False), shape(size, scale, scale))) * scale
+    return -np.log(fill(partial(draw, False), shape(size, scale))) * scale
 
 
 def gumbel(loc=0.0, scale=1.0, size=None):
@@ -116,7 +116,7 @@ def multinomial(n, pvals, size=None):
 def binomial(n, p, size=None):
     if n != 1:
         branch().stop("binomial of several is not followed")
-    return (fill(draw, shape(size, p, p)) < p) * 1
+    return (fill(draw, shape(size, p)) < p) * 1  # an int, or an array of them
 
 
 def choices(population, weights=None, *, k=1):
@@ -143,7 +143,9 @@ PYTHON: dict[str, Callable] = {
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module or class, name, what replaces it) for everything that draws."""
+    """Yield (module or class, name, what replaces it) for everything that draws, and for math.log,
+    which would not take a Number.
+    """
     numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
     for module, real, followed in ((np.random, numpys, NUMPY), (random, pythons, PYTHON)):
         for name in dir(module):
@@ -162,7 +164,9 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def factory(real: Any, followed: dict) -> type:
-    """A class that makes a Source where `real`, a function or a class, makes a generator."""
+    """A class that makes a Source where `real`, a function or a class, makes a generator. It stops
+    a branch that gives it a seed.
+    """
 
     def make(cls, *args, **kwargs):
         if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator

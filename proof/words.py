@@ -60,9 +60,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
-        f"  {describe_first_wrong(case['first_wrong'], case['measured'])}".replace(
-            "Text", "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
-        ),
+        f"  {describe_first_wrong(case)}",
     ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
@@ -80,10 +78,9 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def describe_first_wrong(
-    first_wrong: dict[str, Any], measured: dict[str, Any] | None = None
-) -> str:
-    """What is wrong first, as branches show it, or real runs."""
+def describe_first_wrong(case: dict[str, Any]) -> str:
+    """What is wrong first in a case, as branches show it, or real runs."""
+    first_wrong, measured = case["first_wrong"], case["measured"]
     draws = ", ".join(first_wrong["draws"] or ())
     how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
@@ -91,7 +88,8 @@ def describe_first_wrong(
     text, yours, right = (first_wrong[key] for key in ("text", "yours", "right"))
     digits = 4 if abs(yours - right) > 1e-3 else 7
     shown = " ".join(map(str, text))
-    figures = f'Text "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
+    what = "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
+    figures = f'{what} "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
     if measured and first_wrong["draws"] is None:
         return f"{figures} {describe_odds(measured)}"
     return f"{figures} {how or 'It happens always: nothing is drawn.'}"
@@ -134,7 +132,7 @@ def describe_partly(result: dict[str, Any]) -> list[str]:
         at = wrong[0]
         distance = "" if at["distance"] is None else f" at a distance of {figure(at['distance'])}"
         lines.append(f"  Not exact in {len(wrong)}, first in {at['name']}{distance}:")
-        lines.append(f"  {describe_first_wrong(at['first_wrong'])}")
+        lines.append(f"  {describe_first_wrong(at)}")
     return lines
 
 
