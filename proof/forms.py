@@ -239,7 +239,6 @@ class TableModel:
     there, and appends them. Rows inside the prompt are uniform: nobody needs them.
 
     passes: calls that gave a row for the first new token or a later one
-    n_read: ids, of all calls
 
     It stops the branch if it is called without ids, with ids that are no tokens, more than
     MOST_CALLS times, or with a cache that holds what it has not read there.
@@ -248,7 +247,6 @@ class TableModel:
     def __init__(self, model: Model, prompt: Text, stop: Stop, dtype: type = float):
         self.model, self.prompt, self.stop, self.dtype = model, prompt, stop, dtype
         self.n_vocab, self.n_calls, self.passes = len(model(())), 0, 0
-        self.n_read = 0
         self.read: dict[int, list[int]] = {}  # {id(cache): the ids that were read into it}
 
     def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
@@ -265,7 +263,6 @@ class TableModel:
         cache.ids += new_ids
         text, n_prompt = list(cache.ids), len(self.prompt)
         self.read[id(cache)] = text
-        self.n_read += len(new_ids)
         self.passes += len(text) >= n_prompt
         rows: np.ndarray = np.full(
             (len(new_ids), self.n_vocab), 1 / self.n_vocab, self.dtype

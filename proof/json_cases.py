@@ -8,6 +8,7 @@ tokens]}, in the same order. `python main.py prove ANSWERS.jsonl` judges these a
 import json
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
+from functools import partial
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -60,7 +61,7 @@ def judge_answers(file: Path) -> dict[str, Any]:
     n_runs, remaining = len(answers) // len(CASES), iter(answers)
     answered = lambda *_, branch: next(remaining)  # after a draft that it need not read
     trials = [
-        Trial(rule_text, answered, case, entry(case), n_runs, ALPHA / len(CASES), None)
+        Trial(partial(rule_text, answered), case, entry(case), n_runs, ALPHA / len(CASES), None)
         for case in CASES
     ]
     for turn in range(n_runs):

@@ -99,6 +99,7 @@ from .forms import (
     without_prompt,
 )
 
+Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a Form that calls a function
 FOR_BRANCHES = 0.7  # of the time, for every branch; the rest is for real runs
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
@@ -279,6 +280,7 @@ def describe_choices(choices: list[Choice]) -> list[str]:
 class Trial:
     """Runs of one case with real random numbers, and the bet on their texts.
 
+    sampler: (case, branch) -> (text, passes of the target), a form that calls a function
     result: the entry of the case
     n_runs: how many runs are wanted
     alpha: the probability that an exact sampler is called wrong
@@ -287,16 +289,15 @@ class Trial:
 
     def __init__(
         self,
-        form: Form,
-        call: Callable,
+        sampler: Sampler,
         case: Case,
         result: dict[str, Any],
         n_runs: int,
         alpha: float,
         rng: Any,
     ):
-        self.form, self.call, self.case, self.rng = form, call, case, rng
-        self.result, self.n_runs = result, n_runs
+        self.sampler, self.case, self.result = sampler, case, result
+        self.n_runs, self.rng = n_runs, rng
         self.bet, self.event, self.n_events = Bet(case.law(), alpha), "", 0
 
     @property
@@ -308,7 +309,7 @@ class Trial:
         branch = RealBranch(rng=self.rng)
         try:
             with np.errstate(all="ignore"):  # as in `followed`
-                text, _ = in_time(partial(self.form, self.call, self.case), branch, deadline)
+                text, _ = in_time(partial(self.sampler, self.case), branch, deadline)
         except (KeyboardInterrupt, OutOfTime):
             raise
         except Impossible as event:
@@ -399,20 +400,22 @@ def prove(
     name = name or name_of(function)
     if form is loop_text:
         call = without_prompt(only_text(call), started + timeout)
+    sampler = partial(form, call)
     say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
         with suppress(Exception, Undecidable):
-            first = small[0], entry(small[0]), 1, ALPHA, np.random.default_rng()
-            Trial(form, call, *first).run(started + timeout)
-    results = enumerated(name, form, call, small, started + timeout * FOR_BRANCHES)
+            first = Trial(sampler, small[0], {}, 1, ALPHA, np.random.default_rng())
+            first.run(started + timeout)
+    results = enumerated(name, sampler, small, started + timeout * FOR_BRANCHES)
     seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
     seed_generators(seed)
     rng = np.random.default_rng(seed)
-    notes = refusals(form, cases, results)
-    verdict, reason = decide(form, call, cases, results, given, started + timeout, rng)
+    refused = refusals(cases, results) if form is loop_text else []
+    verdict, reason = decide(sampler, cases, results, given, started + timeout, rng)
+    notes: list[str] = []
     if verdict == "exact":
-        notes += remarks(form, cases, results)
-        notes += at_zero(form, call, cases, results, started + timeout)
+        zero = at_zero(sampler, cases, results, started + timeout)
+        notes = [*refused, *remarks(form, cases, results), *zero]
     result = summary(name, verdict, reason, results, monotonic() - started)
     return result | dict(remarks=notes, seed=seed)
 
@@ -468,7 +471,7 @@ CASES: dict[Form, list[Case]] = {
 
 
 def enumerated(
-    name: str, form: Form, call: Callable, cases: list[Case], deadline: float
+    name: str, sampler: Sampler, cases: list[Case], deadline: float
 ) -> list[dict[str, Any]]:
     """Take every branch of each case. Returns an entry for each, with INNER besides. Once one does
     not end, the others get no time: that is their problem.
@@ -477,7 +480,7 @@ def enumerated(
     left = MOST_IN_ALL
     for case in shown(cases, "cases"):
         say(name, case.name, None)
-        run = lambda branch, case=case: form(call, case, branch)
+        run = partial(sampler, case)
         found = examine(run, case.p, case.n_tokens, case.end, left, deadline)
         left -= found.pop("choices")
         if found["first_wrong"] or found["problem"]:  # the others are to show where
@@ -500,13 +503,13 @@ def entry(case: Case) -> dict[str, Any]:
     return found
 
 
-def refusals(form: Form, cases: list[Case], results: list[dict[str, Any]]) -> list[str]:
+def refusals(cases: list[Case], results: list[dict[str, Any]]) -> list[str]:
     """Take from both lists the cases that a loop may refuse: K = 0, if it raises an error there and
     not everywhere. Returns a remark on each.
     """
     notes = []
     for case, result in [*zip(cases, results)]:
-        refused = form is loop_text and case.K == 0 and result["problem"].startswith("it raised")
+        refused = case.K == 0 and result["problem"].startswith("it raised")
         if refused and any(other["distance"] is not None for other in results):
             cases.remove(case)
             results.remove(result)
@@ -515,8 +518,7 @@ def refusals(form: Form, cases: list[Case], results: list[dict[str, Any]]) -> li
 
 
 def decide(
-    form: Form,
-    call: Callable,
+    sampler: Sampler,
     cases: list[Case],
     results: list[dict[str, Any]],
     given: bool,
@@ -537,7 +539,7 @@ def decide(
         for result in results:
             result |= dict(first_wrong=None)
     trials = [
-        Trial(form, call, case, result, n_runs, ALPHA / len(cases), rng)
+        Trial(sampler, case, result, n_runs, ALPHA / len(cases), rng)
         for case, result, n_runs in to_try([*zip(cases, results)], own)
     ]
     failure = try_in_turn(trials, deadline)
@@ -652,7 +654,7 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
 
 
 def at_zero(
-    form: Form, call: Callable, cases: list[Case], results: list[dict[str, Any]], deadline: float
+    sampler: Sampler, cases: list[Case], results: list[dict[str, Any]], deadline: float
 ) -> Iterator[str]:
     """Yield in words what an exact function writes that the target never does, where a random
     number is exactly 0.
@@ -663,7 +665,7 @@ def at_zero(
 
         def run(branch: Branch, case: Case = case) -> tuple[Text, int]:
             branch.takes_zero = True
-            return form(call, case, branch)
+            return sampler(case, branch)
 
         tally, _ = walk(run, case.n_tokens, AFTER_FAILURE, deadline)
         law = case.law()
