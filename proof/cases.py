@@ -179,7 +179,8 @@ nearly_equal = rows(
 P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
 Q_OF_2 = rows([0.3, 0.7], [0.8, 0.2])
 P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
-RARE_P, RARE_Q = [5e-4, 5e-4, 0.5, 0.499], [0.3, 2.5e-4, 0.2, 0.49975]
+# rare in p, in q, or in both, where p is more or less than q
+RARE_P, RARE_Q = [5e-4, 5e-4, 1e-3, 1e-4, 0.5, 0.4979], [0.3, 2.5e-4, 4e-3, 4e-4, 0.2, 0.49535]
 
 
 def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
@@ -203,7 +204,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 2", rows(P, P2, BONUS), rows(Q1, Q2), 2),
     rule_case("float32", rows(P, P2, BONUS), rows(Q1, Q2), 2, dtype=np.float32),
     rule_case("K = 2, no zeros", random_model(19), random_model(20), 2),
-    rule_case("tokens of 1 in 2,000", rows(RARE_P, P4), rows(RARE_Q), 1),
+    rule_case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1),
     rule_case("two rounds", random_model(9, 2), random_model(10, 2), 1, rounds=2),
     rule_case("K = 3", random_model(1), random_model(2), 3),
     rule_case("four tokens, zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2),
@@ -237,6 +238,7 @@ LOOP_CASES = [
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
     Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
+    Case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1, 2),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
     Case("K = 0", rows(P, BONUS), rows(Q, Q1), 0, 2),
 ]

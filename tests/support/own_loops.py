@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import numpy as np
-from wrong_samplers import rule, wrong_where
+from wrong_samplers import never_checks_rare_drafts, rule, wrong_where
 
 from exercises import solutions
 
@@ -143,6 +143,7 @@ WRONG = {
     "after a prompt of two tokens all is accepted": accepts_if(lambda ids, n, K: ids == [2, 1]),
     "if K is more than the text takes all is accepted": accepts_if(lambda ids, n, K: K > n + 1),
     "without drafts it is greedy": greedy_without_drafts,
+    "rare drafts are not checked": loop(never_checks_rare_drafts),
     "the target's cache keeps what was rejected": cached(target_keeps_all, feed_the_last=True),
     "the target's cache drops one token": cached(target_drops_one, feed_the_last=True),
 }

@@ -31,6 +31,9 @@ def is_one_hot(q):
     return q.max() == 1
 
 
+never_checks_rare_drafts = rule(lambda p, q, x: 1.0 if q[x] < 1e-3 else p[x] / q[x])
+
+
 def without_the_rejected(draft, p, q, sample, accept):
     for i, x in enumerate(draft):
         if not accept(p[i, x] / q[i, x]):
