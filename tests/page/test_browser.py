@@ -340,6 +340,8 @@ def test_without_scripts_a_picture_with_its_labels_says_what_happens(browser, wr
     labels = page.locator("noscript svg text").all_text_contents()
     assert "one word each" in labels[0] and "four words each" in labels[1]
     assert page.locator("#race").is_hidden() and page.locator("#controls").is_hidden()
+    box = page.locator("noscript svg").bounding_box()
+    assert box["x"] + box["width"] <= 390
     page.close()
 
 
