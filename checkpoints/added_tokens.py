@@ -91,4 +91,4 @@ def named_tokens(settings: dict) -> list[dict]:
         more = settings.get(name) or []
         named += more.values() if isinstance(more, dict) else more
     tokens = [{"content": value} if isinstance(value, str) else value for value in named]
-    return [token for token in tokens if isinstance(token, dict)]  # add_bos_token is a bool
+    return [token for token in tokens if isinstance(token, dict)]  # add_bos_token ends so too

@@ -44,12 +44,14 @@ class Retry(requests.RequestException):
 
 class Part(NamedTuple):
     """What has come of a file. tag: the ETag of its version; n_bytes: where the next attempt goes
-    on, one byte before its end: to ask for no byte at all would be an error.
+    on, one byte before its end: to ask for no byte at all would be an error; size: of the whole
+    file in bytes, None as long as the server has not stated it.
     """
 
     path: Path
     tag: str
-    n_bytes: int
+    n_bytes: int = 0
+    size: int | None = None
 
 
 # ---------------------------------------------------------------- a model
@@ -150,9 +152,9 @@ def fetch_rest(url: str, path: Path) -> None:
     """
     begun = find_part(path)
     with ask(url, begun) as reply:
-        part, size = place_of(reply, path, begun)
-        receive(reply, part, size, path.name)
-    complete(part, path, size, stated_checksum(reply))
+        part = place_of(reply, path, begun)
+        receive(reply, part, path.name)
+    complete(part, path, stated_checksum(reply))
 
 
 def find_part(path: Path) -> Part | None:
@@ -164,15 +166,16 @@ def find_part(path: Path) -> Part | None:
     return Part(found, tag, max(0, found.stat().st_size - 1))
 
 
-def new_part(path: Path, tag: str) -> Part:
-    """Make an empty part of a file. Only a tag in quotes stands for the very same bytes: a part
-    with another, or a long one, has the number of this process for a tag, and is never resumed.
+def new_part(path: Path, tag: str, size: int | None) -> Part:
+    """Make an empty part of a file of this version and size. Only a tag in quotes stands for the
+    very same bytes: a part with another, or a long one, has the number of this process for a tag in
+    its name, and is never resumed.
     """
     name = quote(tag, safe="")
     name = name if name.startswith(QUOTE) and len(name) < LONG_TAG else str(os.getpid())
     part = path.with_name(f"{path.name}.{name}.part")
     part.touch()
-    return Part(part, tag, 0)
+    return Part(part, tag, size=size)
 
 
 def ask(url: str, part: Part | None) -> requests.Response:
@@ -190,25 +193,24 @@ def ask(url: str, part: Part | None) -> requests.Response:
         raise ValueError(f"{name}: {reason}; expected the address of a mirror") from None
 
 
-def place_of(reply: requests.Response, path: Path, begun: Part | None) -> tuple[Part, int | None]:
-    """Where the content of a reply belongs: the part that was begun, if that goes on here, or a new
-    one; and the size of the whole file, None if the server does not state it. A part of another
-    version of the file is removed.
+def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
+    """The part that the content of a reply belongs to: the one that was begun, if the reply goes on
+    there, else a new one. A begun part of another version of the file is removed.
 
-    Raises Retry or Missing as require_file does, and the part stays; Retry for a reply that goes on
-    elsewhere, and the part is removed.
+    Raises Missing or Retry as require_file does, and the part stays; and Retry for a reply that
+    goes on elsewhere, and the part is removed.
     """
-    if begun and reply.status_code in (206, 416):  # the rest, and: there is none
+    if begun and reply.status_code in (206, 416):  # the rest, or: there is no such rest
         size = size_if_rest(reply, begun)
         if size is None:
             begun.path.unlink(missing_ok=True)
             raise Retry("the server has another version of the file")
         require_file(reply, 206)
-        return begun, size
+        return begun._replace(size=size)
     require_file(reply, 200)
     if begun:
         begun.path.unlink(missing_ok=True)
-    return new_part(path, reply.headers.get("ETag", "")), reply.raw.length_remaining
+    return new_part(path, reply.headers.get("ETag", ""), reply.raw.length_remaining)
 
 
 def size_if_rest(reply: requests.Response, part: Part) -> int | None:
@@ -238,19 +240,18 @@ def require_file(reply: requests.Response, expected: int) -> None:
         raise Retry("something else came, as where a network wants a login")
 
 
-def receive(reply: requests.Response, part: Part, size: int | None, name: str) -> None:
+def receive(reply: requests.Response, part: Part, name: str) -> None:
     """Write the content of a reply into a part, from the byte part.n_bytes on, and show a bar.
 
-    size: of the whole file in bytes; None if the server does not state it
     name: of the file; only weights, *.safetensors and *.bin, may have more than TEXT_LIMIT bytes
     Raises ValueError, before it writes, if the rest does not fit on the disk; and if more than the
     limit comes, and removes the part.
     """
-    lacking = 0 if size is None else size - part.n_bytes
+    lacking = 0 if part.size is None else part.size - part.n_bytes
     if lacking > shutil.disk_usage(part.path.parent).free:
         raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
     limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT
-    bar = tqdm(desc=name, total=size, initial=part.n_bytes, leave=False, disable=None)
+    bar = tqdm(desc=name, total=part.size, initial=part.n_bytes, leave=False, disable=None)
     # another process may write the same bytes to the same places
     with part.path.open("r+b") as file, bar:
         file.seek(part.n_bytes)
@@ -264,14 +265,14 @@ def receive(reply: requests.Response, part: Part, size: int | None, name: str) -
         raise ValueError(f"{name}: more than {limit:,} bytes came; use another mirror or model")
 
 
-def complete(part: Part, path: Path, size: int | None, checksum: str | None) -> None:
-    """Give a part the name of its file, if it is whole. size and checksum: as the server states
-    them. Raises Retry if more is to come; or if it is another file, and removes the part.
+def complete(part: Part, path: Path, checksum: str | None) -> None:
+    """Give a part the name of its file, if it is whole. checksum: its SHA-256 as the server states
+    it, or None. Raises Retry if more is to come; or if it is another file, and removes the part.
     """
     n_come = part.path.stat().st_size
-    if size is not None and n_come < size:
+    if part.size is not None and n_come < part.size:
         raise Retry("the server sent a piece of it")
-    if size not in (None, n_come) or (checksum and sha256_of([part.path]) != checksum):
+    if part.size not in (None, n_come) or (checksum and sha256_of([part.path]) != checksum):
         part.path.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part.path, path)

@@ -23,7 +23,9 @@ def read_table(path: Path) -> dict[str, Tensor]:
     with errors_about(path):
         for name, entry in header.items():
             first, end = entry["data_offsets"]
-            dtype = DTYPES.get(entry["dtype"], f"safetensors' {entry['dtype']}")  # is refused
+            dtype = DTYPES.get(
+                entry["dtype"], f"safetensors' {entry['dtype']}"
+            )  # Tensor refuses it
             tensor = table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
             if tensor.size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")

@@ -139,7 +139,7 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     ]
     if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
         shape = shape[1:]
-    dtype = TYPES.get(entry.get(DTYPE, 0), f"TensorFlow's {entry.get(DTYPE)}")  # is refused
+    dtype = TYPES.get(entry.get(DTYPE, 0), f"TensorFlow's {entry.get(DTYPE)}")  # Tensor refuses it
     tensor = Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0))
     if tensor.size != entry.get(SIZE, 0):
         raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")
