@@ -59,12 +59,12 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """All files that decide the texts of a model: its shape, tokenizer, weights, and what it has of
-    OPTIONAL. Shards may be missing. Raises ValueError if another file is.
+    """All files that decide the texts of a model, each once: its shape, tokenizer, weights, and
+    what it has of OPTIONAL. Shards may be missing. Raises ValueError if another file is.
     """
+    needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
     optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
-    shape, tokenizer = first_of(folder, *CONFIGS), tokenizer_files(folder)
-    return [shape, *tokenizer, *weights_files(folder), *optional]
+    return [*dict.fromkeys(needed + optional)]  # tokenizer.json may be in both
 
 
 def problem_with(folder: Path) -> str:
@@ -72,10 +72,10 @@ def problem_with(folder: Path) -> str:
     shards is looked into.
     """
     try:
-        missing = (path for path in model_files(folder) if not path.is_file())
+        files = model_files(folder)
     except ValueError as error:
         return str(error)
-    return next((f"{path}: is missing" for path in missing), "")
+    return next((f"{path}: is missing" for path in files if not path.is_file()), "")
 
 
 # ---------------------------------------------------------------- the shape
@@ -97,7 +97,7 @@ SUPPORTED = {
     "model_type": ("gpt2",),
     "activation_function": TANH_GELU + EXACT_GELU,
     "scale_attn_weights": (True, False),
-    "scale_attn_by_inverse_layer_idx": (True, False),
+    "scale_attn_by_inverse_layer_idx": (False, True),
     "add_cross_attention": (False,),
     "quantization_config": (None,),
 }

@@ -28,7 +28,8 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     else, if `download` is True, models_dir/name, into which it is fetched from Hugging Face.
 
     name: as `locate` takes it; or a size or a name of Hugging Face, such as 124M or gpt2. A folder
-    may lack files; but in models_dir one of such a name is no model yet: its download goes on.
+    may lack files; but one of such a name in models_dir that does counts as missing: its download
+    was interrupted, and goes on.
 
     Raises ValueError, which says what to do, if there is no such model; and what fetch_model does.
     """
