@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 import own_loops as loops
 import pytest
-from wrong_samplers import rest_of
+from wrong_samplers import rest_of, rule, wrong_where
 
 from proof import command
 from proof import enumerate as enumeration
@@ -145,44 +145,30 @@ def test_no_door_out_of_torch_leads_to_exact(name):
 # ---------------------------------------------------------------- 200 tokens
 
 
-def handed(accepts, p_of=lambda p: p):
-    def rule(draft, p, q, sample, accept):
-        p = p_of(p)
-        for i, x in enumerate(draft):
-            if not accepts(accept, i, x, p[i, x], q[i, x]):
-                return i, sample(rest_of(p[i], q[i]))
-        return len(draft), sample(p[-1])
+def keeping(keep):
+    """The token rule on rows p in which all is 0 that is not to be kept."""
 
-    return rule
-
-
-def only(keep):
-    """Rows in which all is 0 that is not to be kept."""
-
-    def p_of(p):
+    def verify(draft, p, q, sample, accept):
         p = np.where(keep(p), p, 0)
-        return p / p.sum(axis=1, keepdims=True)
+        return rule()(draft, p / p.sum(axis=1, keepdims=True), q, sample, accept)
 
-    return p_of
-
-
-usual = lambda accept, i, x, p, q: accept(p / q)
+    return verify
 
 
-@pytest.mark.parametrize("rule", [
-    handed(lambda accept, i, x, p, q: accept(p / max(q, 1e-3))),
-    handed(usual, only(lambda p: p > 4e-4)),
-    handed(usual, only(lambda p: p >= np.sort(p)[:, [-min(50, p.shape[1])]])),
-    handed(lambda accept, i, x, p, q: i > 5 or accept(p / q)),
-    handed(lambda accept, i, x, p, q: x > 127 or accept(p / q)),
+@pytest.mark.parametrize("wrong", [
+    rule(coin=lambda p, q, x: p[x] / max(q[x], 1e-3)),
+    keeping(lambda p: p > 4e-4),
+    keeping(lambda p: p >= np.sort(p)[:, [-min(50, p.shape[1])]]),
+    wrong_where(lambda draft, i, p: i > 5),
+    wrong_where(lambda draft, i, p: draft[i] > 127),
 ])  # fmt: skip
-def test_a_rule_that_is_wrong_only_among_many_tokens_or_drafts(rule):
-    assert prove(rule, [RULE_CASES[-1]])["verdict"] == "exact"
-    assert prove(rule, [RULE_CASES[0], WIDE])["verdict"] == "wrong"
+def test_a_rule_that_is_wrong_only_among_many_tokens_or_drafts(wrong):
+    assert prove(wrong, [RULE_CASES[-1]])["verdict"] == "exact"
+    assert prove(wrong, [RULE_CASES[0], WIDE])["verdict"] == "wrong"
 
 
 def test_a_right_rule_is_right_among_many_tokens():
-    result = prove(handed(usual), [RULE_CASES[0], WIDE])
+    result = prove(rule(), [RULE_CASES[0], WIDE])
     assert result["verdict"] == "exact" and result["runs"] == referee.WIDE_RUNS
     assert "200 tokens, K = 8: not told apart in 4,000 real runs" in describe(result)
 
