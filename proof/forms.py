@@ -264,9 +264,8 @@ class TableModel:
         text, n_prompt = list(cache.ids), len(self.prompt)
         self.read[id(cache)] = text
         self.passes += len(text) >= n_prompt
-        rows: np.ndarray = np.full(
-            (len(new_ids), self.n_vocab), 1 / self.n_vocab, self.dtype
-        )  # of the prompt
+        shape = len(new_ids), self.n_vocab
+        rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)
         first = len(text) - len(new_ids) + 1
         for end in range(max(first, n_prompt), len(text) + 1):
             rows[end - first] = self.model(tuple(text[n_prompt:end]))
@@ -277,6 +276,7 @@ class TableModel:
 
 Form = Callable[[Callable, Case, Branch], tuple[Text, int]]
 FORMS: dict[int, Form] = {3: rule_text, 4: tree_text, 5: loop_text}  # {parameters: form}
+SHAPES = "(draft, p, q), (tokens, parents, p, q), or (target, draft_model, ids, n_tokens, K)"
 OFFERED = {"sample", "accept", "rng", "end"}  # parameters that are given by name
 
 
@@ -290,13 +290,7 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     n_required = sum(p.default is p.empty for p in given)
     if n_required not in FORMS or (batch and n_required != 3):
         name, signature = name_of(function), ", ".join(p.name for p in parameters)
-        expected = (
-            "(drafts, p, q)"
-            if batch
-            else (
-                "(draft, p, q), (tokens, parents, p, q), or (target, draft_model, ids, n_tokens, K)"
-            )
-        )
+        expected = "(drafts, p, q)" if batch else SHAPES
         raise ValueError(
             f"{name}({signature}): expected {expected}, and sample, accept, rng or end after these"
         )

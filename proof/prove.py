@@ -306,7 +306,7 @@ class Trial:
 
     def run(self, deadline: float) -> None:
         """Run it once. Raises OutOfTime, or Undecidable if it raises an error or does not end."""
-        branch = RealBranch(rng=self.rng)
+        branch, where = RealBranch(rng=self.rng), f"in a real run of the case {self.case.name}"
         try:
             with np.errstate(all="ignore"):  # as in `followed`
                 text, _ = in_time(partial(self.sampler, self.case), branch, deadline)
@@ -316,10 +316,9 @@ class Trial:
             self.event = self.event or str(event)
             self.n_events += 1
         except Undecidable as problem:
-            raise Undecidable(f"with real random numbers: {problem}") from None
+            raise Undecidable(f"{where}: {problem}") from None
         except BaseException as error:
-            raised = describe_error(error)
-            raise Undecidable(f"with real random numbers it raised {raised}") from None
+            raise Undecidable(f"{where} it raised {describe_error(error)}") from None
         else:
             self.bet.add(self.case.what_counts(self.completed(text, branch)))
 
@@ -494,13 +493,14 @@ def enumerated(
 
 def entry(case: Case) -> dict[str, Any]:
     """The entry of a case of which nothing is known yet, with INNER besides."""
-    found: dict[str, Any] = dict(name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist())
-    found |= dict(K=case.K, distance=None, kept=None, first_wrong=None, problem="", left_out=0.0)
-    found |= dict(measured=None, branches=0, length=0, symbolic=False, meets_zero=False)
     chain = not case.parents and not case.is_large
-    for key, block in (("kept_by_verify", False), ("kept_at_most", True)):
-        found[key] = drafts_kept(case, block) if chain else None
-    return found
+    by_verify, at_most = (drafts_kept(case, block) if chain else None for block in (False, True))
+    return dict(
+        name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist(), K=case.K,
+        kept_by_verify=by_verify, kept_at_most=at_most,
+        distance=None, kept=None, first_wrong=None, problem="", left_out=0.0, measured=None,
+        branches=0, length=0, symbolic=False, meets_zero=False,
+    )  # fmt: skip
 
 
 def refusals(cases: list[Case], results: list[dict[str, Any]]) -> list[str]:

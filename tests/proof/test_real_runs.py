@@ -188,6 +188,15 @@ def test_a_loop_after_a_long_prompt(loop, verdict):
     assert prove(loop, [LOOP_CASES[0], LONG_LOOP])["verdict"] == verdict
 
 
+def test_an_error_in_real_runs_comes_with_its_case():
+    def short(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        assert len(ids) < 20
+        return loops.RIGHT["loop"](target, draft_model, ids, n_tokens, K, sample, accept, end)
+
+    reason = prove(short, [LOOP_CASES[0], LONG_LOOP])["reason"]
+    assert reason.startswith("in a real run of the case a prompt of 30 tokens") and "20" in reason
+
+
 # ---------------------------------------------------------------- time
 
 
