@@ -118,12 +118,7 @@ def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")
-    begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
-    same = all(line.startswith(begin) for line, begin in zip(lines, begins))
-    if len(lines) < len(jobs):  # the piece is of the next line
-        begin = begins[len(lines)]
-        same = same and (piece.startswith(begin) or begin.startswith(piece))
-    if not same or len(lines) + bool(piece) > len(jobs):
+    if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
     done = []
     for n, line in enumerate(lines, 1):
@@ -136,6 +131,19 @@ def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))
     return done
+
+
+def are_of(jobs: list[dict[str, Any]], lines: list[bytes], piece: bytes) -> bool:
+    """Whether lines begin as those of the first jobs do, with their settings, and a piece of a line
+    as the next one; without a next job, the piece must be empty.
+    """
+    begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
+    if len(lines) + bool(piece) > len(jobs):
+        return False
+    begin = begins[len(lines)] if piece else b""
+    return all(line.startswith(own) for line, own in zip(lines, begins)) and (
+        piece.startswith(begin) or begin.startswith(piece)
+    )
 
 
 def new_lines(
@@ -170,6 +178,10 @@ def identity_of(target: str, draft: str, models_dir: str) -> str:
 def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
     same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
+
+    A line has the job as its settings, and what tells models from others; then prompt_token_ids,
+    what `decode` returned under the name of each decoder, and what `compare` returned; or, for a
+    prompt that cannot be continued, the error. Prints warnings as notes from then on.
     """
     warnings.showwarning = print_note  # type: ignore[assignment]
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
