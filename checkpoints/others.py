@@ -18,8 +18,5 @@ OTHERS = {  # {pattern of a name: what such a file is, or what to do with it}
 
 def files_of_others(folder: Path) -> list[str]:
     """What the folder has of OTHERS, such as ["model.onnx is ONNX"]."""
-    return [
-        f"{path.name} is {what}"
-        for pattern, what in OTHERS.items()
-        for path in folder.glob(pattern)
-    ]
+    found = [(path.name, what) for glob, what in OTHERS.items() for path in folder.glob(glob)]
+    return [f"{name} is {what}" for name, what in found]

@@ -36,9 +36,8 @@ def default_models_dir() -> str:
     if is_checkout and os.access(INCLUDED, os.W_OK):
         return str(INCLUDED)
     variable, usual = USER_DATA.get(sys.platform, USER_DATA["linux"])
-    return os.path.join(
-        os.path.expanduser(os.environ.get(variable) or usual), "speculate", "models"
-    )
+    data = os.path.expanduser(os.environ.get(variable) or usual)
+    return os.path.join(data, "speculate", "models")
 
 
 MODELS_DIR = default_models_dir()

@@ -92,9 +92,7 @@ def require_tied(head: Tensor, wte: Tensor) -> None:
     parts = (slice(begin, begin + 1024) for begin in range(0, len(b), 1024))  # to spare memory
     if a.shape != b.shape or not all(np.allclose(a[part], b[part], *ROUNDING) for part in parts):
         raise ValueError(f"{head.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
-    warnings.warn(
-        f"{head.path}: lm_head.weight is wte.weight, but for rounding: wte.weight is used"
-    )
+    warnings.warn(f"{head.path}: lm_head.weight is wte.weight, but for rounding: left out")
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,7 @@ def read_header(path: Path) -> tuple[dict[str, dict], dict[str, str], int]:
     with errors_about(path), path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > TABLE_LIMIT:
-            raise ValueError(
-                f"says that its header has {length:,} bytes, more than {TABLE_LIMIT:,}"
-            )
+            raise ValueError(f"says its header has {length:,} bytes, more than {TABLE_LIMIT:,}")
         header = json.loads(file.read(length))
         metadata = header.pop("__metadata__", None) or {}
         if not all(type(text) is str for text in metadata.values()):

@@ -61,9 +61,8 @@ class Tensor:
         """
         if self.dtype not in FLOATS or self.order is None:
             kind = self.dtype if self.order else "a view with gaps"
-            raise ValueError(
-                f"{self.path}: {self.name} is {kind}; expected one of {', '.join(FLOATS)}"
-            )
+            problem = f"{self.name} is {kind}; expected one of {', '.join(FLOATS)}"
+            raise ValueError(f"{self.path}: {problem}")
         dtype, where = DTYPES[self.dtype], (self.offset, self.shape, self.order)
         array: np.ndarray = np.memmap(self.path, dtype, "r", *where)
         if self.dtype == "bfloat16":
@@ -77,9 +76,8 @@ class Tensor:
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
             array = np.array(self.stored(), dtype=dtype, order="C", subok=False)
         if not np.isfinite([array.min(), array.max()]).all():
-            raise ValueError(
-                f"{self.path}: {self.name!r} holds NaN or infinity; fetch the file again"
-            )
+            problem = f"{self.name!r} holds NaN or infinity; fetch the file again"
+            raise ValueError(f"{self.path}: {problem}")
         return array
 
 
