@@ -6,6 +6,7 @@ tokens are accepted as agree with what follows. That is exact if the text was wr
 the target has the drafts' tokenizer, up to ties that rounding breaks.
 """
 
+import warnings
 from collections.abc import Iterator
 from json import dumps, loads
 from typing import Any, NamedTuple
@@ -94,9 +95,10 @@ def counted(n: int, noun: str) -> str:
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
     """The Text of each line of a file, but for prompts that batch refused. target: the name of the
     model that wrote them; encoder, n_ctx: its own. Raises ValueError for a line without a text, a
-    text of another target, or a file without lines.
+    text of another target, or a file without lines. Warns of texts that were not written greedily.
     """
     texts: list[Text] = []
+    n_sampled = 0
     for n, line in enumerate(read_lines(path), 1):
         writer = target
         try:
@@ -109,6 +111,7 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
                 texts.append(checked(Text(prompt, text, False), encoder))
             elif not record.get("error"):
                 writer = record["settings"].get("target_model_size", target)
+                n_sampled += record["settings"].get("temperature", 0.0) > 0
                 if writer == target:
                     texts.append(checked(written_by_batch(record, encoder, n_ctx), encoder))
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
@@ -119,6 +122,8 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
             raise ValueError(f"{path}, text {n}: was written by {writer}, not {target}; {advice}")
     if not texts:
         raise ValueError(f"{path}: has no text; expected lines without an error")
+    if n_sampled:
+        warnings.warn(f"{n_sampled} of {len(texts)} texts were sampled: this tells of greedy ones")
     return texts
 
 

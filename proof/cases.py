@@ -343,9 +343,11 @@ LONG_LOOP = Case(
     (0, 1, 2) * 10,
     seen=((0, 6, 13), (0, 1, 2)),
 )
-MANY_ROWS = replace(  # of the fourth and the fifth the first tokens count
-    batch_case("five rows", *[row_case(rows(P, BONUS), rows(Q))] * 5), seen=((6, 8), (0, 1, 2))
-)
+FIVE_ROWS = batch_case("five rows", *[row_case(rows(P, BONUS), rows(Q2))] * 5)
+MANY_ROWS = [  # what counts of the fourth and the fifth: their first tokens, their second ones
+    replace(FIVE_ROWS, name=f"five rows, {which} tokens", seen=(places, (0, 1, 2)))
+    for which, places in (("first", (6, 8)), ("second", (7, 9)))
+]
 
 
 # ---------------------------------------------------------------- right answers

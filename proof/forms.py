@@ -311,12 +311,14 @@ def name_of(function: Callable) -> str:
     return getattr(function, "__name__", type(function).__name__)
 
 
-def caller(function: Callable) -> Callable:
+def caller(function: Callable, seed: int) -> Callable:
     """A function that calls another with the positional arguments of its form, branch=, and end=,
     and gives it what it has parameters for.
+
+    seed: of the real numbers of the generator `rng` that it gives
     """
     names = names_of(function)
-    generator: Any = Source(np.random.default_rng(), NUMPY)
+    generator: Any = Source(np.random.default_rng(seed), NUMPY)
 
     def call(*arguments: Any, branch: Branch, end: int | None = None) -> Any:
         offered: dict[str, Any] = dict(sample=branch.sample, accept=branch.accept, end=end)
@@ -347,7 +349,7 @@ def without_prompt(call: Callable, deadline: float) -> Callable:
     case = replace(LONG_LOOP, n_tokens=1)
     try:
         text, _ = in_time(partial(loop_text, call, case), RealBranch(), deadline)
-    except (Exception, Undecidable):  # the enumeration says it
+    except (Exception, Undecidable, SystemExit):  # the enumeration says it
         return call
     if text[: len(case.prompt)] != case.prompt:
         return call

@@ -37,6 +37,7 @@ An entry is a dict about one case:
 """
 
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -392,7 +393,8 @@ def prove(
     Raises ValueError for a function of another form.
     """
     started = monotonic()
-    form, call = form_of(function, batch), caller(function)
+    seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
+    form, call = form_of(function, batch), caller(function, seed)
     cases = cases_for(form, function, cases, to_probs)
     small = [case for case in cases if not case.is_large]
     given = bool(names_of(function) & {"sample", "accept", "rng"})
@@ -402,11 +404,10 @@ def prove(
     sampler = partial(form, call)
     say(name, small[0].name, None)
     if not given:  # its first call may import something that draws, too
-        with suppress(Exception, Undecidable):
+        with suppress(Exception, Undecidable, SystemExit):
             first = Trial(sampler, small[0], {}, 1, ALPHA, np.random.default_rng())
             first.run(started + timeout)
     results = enumerated(name, sampler, small, started + timeout * FOR_BRANCHES)
-    seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
     seed_generators(seed)
     rng = np.random.default_rng(seed)
     refused = refusals(cases, results) if form is loop_text else []
@@ -463,7 +464,7 @@ def cases_for(
 
 CASES: dict[Form, list[Case]] = {
     rule_text: [*RULE_CASES, WIDE],
-    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
+    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, *MANY_ROWS],
     tree_text: TREE_CASES,
     loop_text: [*LOOP_CASES, WIDE_LOOP, LONG_LOOP],
 }
@@ -700,7 +701,8 @@ def shown(items: Sequence, unit: str) -> Iterator[Any]:
     except ImportError:
         yield from items
         return
-    with tqdm(items, unit, leave=False, disable=None) as bar:
+    # a program may close sys.stderr
+    with tqdm(items, unit, file=sys.__stderr__, leave=False, disable=None) as bar:
         for item in bar:
             bar.set_postfix_str(getattr(item, "name", ""), refresh=True)
             yield item

@@ -42,6 +42,7 @@ class Source:
         return call if callable(real) else real
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
+        branch().symbolic = True
         if name not in self._followed:
             branch().stop(f"{name} is not followed")
         try:

@@ -97,6 +97,13 @@ def test_a_line_that_holds_no_text_is_named(pair, tmp_path, line):
         read_texts(str(path), "17M", encoder, 512)
 
 
+def test_texts_that_were_sampled_are_noted(replayed):
+    settings = {"n_tokens_to_generate": 2, "temperature": 0.7}
+    line = {"settings": settings, "prompt_token_ids": [1], "speculative": {"token_ids": [2, 3]}}
+    with pytest.warns(UserWarning, match="1 of 2 texts were sampled"):
+        replayed([{"prompt": "a", "output": "b"}, line])
+
+
 def test_a_draft_without_probabilities_is_refused(replayed):
     with pytest.raises(FloatingPointError, match="NaN or infinite"):
         replayed([{"prompt": "a", "output": "b"}], draft_model_size="huge")

@@ -3,6 +3,7 @@
 import os
 import random
 import secrets
+import sys
 import time
 from functools import lru_cache
 
@@ -71,6 +72,23 @@ def test_a_right_rule_that_cannot_be_followed_is_not_told_apart(name):
     assert 0.05 < result["would_show"] < 0.5 and result["runs"] == 4 * 400
     shown = describe(result)
     assert "NOT TOLD APART from exact in 1,600 real runs" in shown and result["reason"] in shown
+
+
+def test_what_is_not_followed_of_the_generator_that_is_given_is_run_too():
+    def rule(draft, p, q, rng):
+        return rule_of(lambda: rng.integers(2**30) / 2**30)(draft, p, q)
+
+    first, again = (prove(rule, CASES, seed=5) for _ in range(2))
+    assert first["verdict"] == "not told apart"
+    shown = lambda result: [case["measured"]["log10_odds"] for case in result["cases"]]
+    assert shown(first) == shown(again)
+
+
+def test_a_loop_that_exits_is_no_exit():
+    def loop(target, draft_model, ids, n_tokens, K):
+        sys.exit("bye")
+
+    assert "it raised SystemExit: bye" in prove(loop)["reason"]
 
 
 @pytest.mark.parametrize("seed", range(10))
