@@ -31,7 +31,11 @@ CLONES = {
 }
 
 
-@pytest.mark.parametrize("setting", ours.SETTINGS)
+first, *others = ours.SETTINGS
+others = [pytest.param(setting, marks=pytest.mark.slow) for setting in others]
+
+
+@pytest.mark.parametrize("setting", [first, *others])
 def test_generate_of_transformers_is_exact(setting):
     (result,) = ours.referee({setting: ours.SETTINGS[setting]})
     assert (result["verdict"], result["reason"]) == ("exact", None)
