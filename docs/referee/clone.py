@@ -11,10 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from proof.cases import LOOP_CASES, RULE_CASES
+from proof.cases import LOOP_CASES, RULE_CASES, Case, random_model
 
 # where a run is short: these programs draft beyond the end of a text, and draw what they do not use
 CASES = [case for case in LOOP_CASES if case.K and 1 < case.n_tokens <= 3 and case.n_vocab == 3]
+# for programs that sample every row of both models: two possible tokens of three keep branches few
+MODELS = random_model(1, 3, 1), random_model(2, 3, 1)
+SPARSE = [Case(f"K = {K}", *MODELS, K, n_tokens=3) for K in (1, 2, 3)]
 ROUNDS = [case for case in RULE_CASES if case.K]  # for rules that are never called without a draft
 # for rules that take milliseconds a run, or many choices
 FEW = ("K = 1", "zeros in p", "one-hot q", "K = 2", "K = 2, no zeros", "K = 3")

@@ -1,7 +1,7 @@
 """CLONE=~/EAGLE python main.py prove eagle
 
-Judges evaluate_posterior of https://github.com/SafeAILab/EAGLE (cb7e084) as a rule for trees of the
-likeliest tokens, which is what EAGLE drafts.
+Judges evaluate_posterior of https://github.com/SafeAILab/EAGLE as a rule for trees of the likeliest
+tokens, which is what EAGLE drafts.
 """
 
 import torch

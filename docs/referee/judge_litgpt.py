@@ -1,12 +1,12 @@
 """CLONE=~/litgpt python main.py prove litgpt
 
-Judges speculative_decoding of https://github.com/Lightning-AI/litgpt (2685705) at temperature 1 and
-at temperature 0. It takes the models, so it is the loop here that calls it.
+Judges speculative_decoding of https://github.com/Lightning-AI/litgpt at temperature 1 and at
+temperature 0. It takes the models, so it is the loop here that calls it.
 """
 
 import numpy as np
 import torch
-from clone import CASES, program
+from clone import SPARSE, program
 
 from proof.cases import filtered
 from proof.prove import prove
@@ -44,6 +44,6 @@ def referee() -> list[dict]:
             return written
 
         name = f"speculative_decoding of litgpt, temperature {temperature:g}"
-        return prove(loop, CASES, name, filtered(temperature))
+        return prove(loop, SPARSE, name, filtered(temperature))
 
     return [judge(1.0), judge(0.0)]

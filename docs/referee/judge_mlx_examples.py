@@ -1,7 +1,7 @@
 """CLONE=~/mlx-examples/llms/speculative_decoding python main.py prove mlx_examples
 
-Judges speculative_decode of https://github.com/ml-explore/mlx-examples (7ddca42), whole, with mlx
-(pip install "mlx[cpu]"). It takes the likeliest tokens, but tosses coins for the drafts.
+Judges speculative_decode of https://github.com/ml-explore/mlx-examples, whole, with mlx (pip
+install "mlx[cpu]"). It takes the likeliest tokens, but tosses coins for the drafts.
 """
 
 from types import SimpleNamespace

@@ -1,7 +1,7 @@
 """CLONE=~/Sequoia python main.py prove sequoia
 
-Judges SpecTree.accept_step of https://github.com/Infini-AI-Lab/Sequoia (0ff3ff7), the walk through
-a tree that was sampled without replacement, and the draw at its end. Its rows are given.
+Judges SpecTree.accept_step of https://github.com/Infini-AI-Lab/Sequoia, the walk through a tree
+that was sampled without replacement, and the draw at its end. Its rows are given.
 """
 
 import torch

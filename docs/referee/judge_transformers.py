@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from proof.cases import Case, Model, Text
+from proof.cases import Case, Model, Text, filtered
 from proof.prove import prove
 
 try:
@@ -85,14 +85,9 @@ def judge(
         counting.remove()
         return text[0, len(ids) :].tolist()
 
-    def to_probs(p: np.ndarray) -> np.ndarray:
-        p = p ** (1 / temperature)
-        if top_k:
-            p = np.where(p >= np.sort(p)[-top_k], p, 0)
-        return p / p.sum()
-
     name = f"generate of transformers {transformers.__version__} with an assistant, {words}"
-    return prove(generate, [replace(case, end=eos_token_id)], name, to_probs)
+    case = replace(case, end=eos_token_id)
+    return prove(generate, [case], name, filtered(temperature, top_k))
 
 
 def tiny_gpt2(seed: int) -> Any:

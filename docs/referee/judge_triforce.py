@@ -1,7 +1,7 @@
 """CLONE=~/TriForce python main.py prove triforce
 
-Judges TriForce of https://github.com/Infini-AI-Lab/TriForce (164c8c0), whole, at temperature 1. The
-model with the retrieved cache is the target itself, as if all of its cache were retrieved.
+Judges TriForce of https://github.com/Infini-AI-Lab/TriForce, whole, at temperature 1. The model
+with the retrieved cache is the target itself, as if all of its cache were retrieved.
 """
 
 from types import SimpleNamespace

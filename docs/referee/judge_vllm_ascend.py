@@ -1,8 +1,8 @@
 """CLONE=~/vllm-ascend python main.py prove vllm_ascend
 
-Judges rejection_sample of https://github.com/vllm-project/vllm-ascend as it runs without
-Triton: as it stands, and with the configuration enable_block_verify. Constants of vLLM that it
-imports stand here, and its uniform random numbers are torch.rand's; no memory is pinned.
+Judges rejection_sample of https://github.com/vllm-project/vllm-ascend as it runs without Triton: as
+it stands, and with the configuration enable_block_verify. Constants of vLLM that it imports stand
+here, and its uniform random numbers are torch.rand's; no memory is pinned.
 """
 
 import functools
