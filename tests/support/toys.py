@@ -60,14 +60,15 @@ def random_tensors(config, seed=0, dtype=np.float32):
 def write_safetensors(path, tensors):
     """Store {name: array} by the format's description; uint16 arrays are stored as bfloat16."""
     codes = {"float64": "F64", "float32": "F32", "float16": "F16", "uint16": "BF16"}
-    header, data = {"__metadata__": {"format": "pt"}}, b""
+    header, start = {"__metadata__": {"format": "pt"}}, 0
     for name, array in tensors.items():
-        raw = array.tobytes()
         header[name] = {"dtype": codes[array.dtype.name], "shape": list(array.shape)}
-        header[name]["data_offsets"] = [len(data), len(data) + len(raw)]
-        data += raw
+        end = start + array.nbytes
+        header[name]["data_offsets"], start = [start, end], end
     text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+    with path.open("wb") as file:
+        file.writelines([len(text).to_bytes(8, "little"), text])
+        file.writelines(array.tobytes() for array in tensors.values())
 
 
 def write_shards(folder, tensors, n=3):
