@@ -403,21 +403,26 @@ def prove(
         call = without_prompt(only_text(call), started + timeout)
     sampler = partial(form, call)
     say(name, small[0].name, None)
-    if not given:  # its first call may import something that draws, too
-        with suppress(Exception, Undecidable, SystemExit):
-            first = Trial(sampler, small[0], {}, 1, ALPHA, np.random.default_rng())
-            first.run(started + timeout)
+    if not given:
+        try_once(sampler, small[0], started + timeout)
     results = enumerated(name, sampler, small, started + timeout * FOR_BRANCHES)
     seed_generators(seed)
     rng = np.random.default_rng(seed)
     refused = refusals(cases, results) if form is loop_text else []
     verdict, reason = decide(sampler, cases, results, given, started + timeout, rng)
-    notes: list[str] = []
+    result = summary(name, verdict, reason, results, monotonic() - started) | dict(seed=seed)
     if verdict == "exact":
         zero = at_zero(sampler, cases, results, started + timeout)
-        notes = [*refused, *remarks(form, cases, results), *zero]
-    result = summary(name, verdict, reason, results, monotonic() - started)
-    return result | dict(remarks=notes, seed=seed)
+        result["remarks"] = [*refused, *remarks(form, cases, results), *zero]
+    return result
+
+
+def try_once(sampler: Sampler, case: Case, deadline: float) -> None:
+    """Make one real run, whatever comes of it: the first call may import something that draws, and
+    is to be followed later.
+    """
+    with suppress(Exception, Undecidable, SystemExit):
+        Trial(sampler, case, {}, 1, ALPHA, np.random.default_rng()).run(deadline)
 
 
 def summary(

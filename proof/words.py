@@ -57,10 +57,11 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
         distance = (
             f"Total variation distance {figure(case['distance'])} from the target's distribution"
         )
+    what = "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
-        f"  {describe_first_wrong(case)}",
+        f"  {describe_first_wrong(case['first_wrong'], case['measured'], what)}",
     ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
@@ -78,9 +79,10 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def describe_first_wrong(case: dict[str, Any]) -> str:
-    """What is wrong first in a case, as branches show it, or real runs."""
-    first_wrong, measured = case["first_wrong"], case["measured"]
+def describe_first_wrong(
+    first_wrong: dict[str, Any], measured: dict[str, Any] | None = None, what: str = "Text"
+) -> str:
+    """What is wrong first, as branches show it, or real runs. what: of what it is a list"""
     draws = ", ".join(first_wrong["draws"] or ())
     how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
@@ -88,7 +90,6 @@ def describe_first_wrong(case: dict[str, Any]) -> str:
     text, yours, right = (first_wrong[key] for key in ("text", "yours", "right"))
     digits = 4 if abs(yours - right) > 1e-3 else 7
     shown = " ".join(map(str, text))
-    what = "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
     figures = f'{what} "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
     if measured and first_wrong["draws"] is None:
         return f"{figures} {describe_odds(measured)}"
@@ -132,7 +133,7 @@ def describe_partly(result: dict[str, Any]) -> list[str]:
         at = wrong[0]
         distance = "" if at["distance"] is None else f" at a distance of {figure(at['distance'])}"
         lines.append(f"  Not exact in {len(wrong)}, first in {at['name']}{distance}:")
-        lines.append(f"  {describe_first_wrong(at)}")
+        lines.append(f"  {describe_first_wrong(at['first_wrong'])}")
     return lines
 
 

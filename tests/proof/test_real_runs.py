@@ -199,9 +199,14 @@ def test_the_law_of_the_case_of_200_tokens():
 
 
 @pytest.mark.parametrize(
-    "loop, verdict", [(loops.AFTER_A_LONG_PROMPT, "wrong"), (loops.RIGHT["cached"], "exact")]
+    "loop, verdict",
+    [
+        (loops.AFTER_A_LONG_PROMPT, "wrong"),
+        (loops.all_after_ten_tokens, "wrong"),
+        (loops.RIGHT["cached"], "exact"),
+    ],
 )
-def test_a_loop_after_a_long_prompt(loop, verdict):
+def test_a_loop_after_a_long_prompt_and_many_tokens(loop, verdict):
     assert prove(loop, LOOP_CASES[:5])["verdict"] == "exact"
     assert prove(loop, [LOOP_CASES[0], LONG_LOOP])["verdict"] == verdict
 

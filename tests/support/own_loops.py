@@ -103,6 +103,13 @@ def accepts_if(condition):
 AFTER_A_LONG_PROMPT = accepts_if(lambda ids, n_tokens, K: len(ids) > 12)
 
 
+def all_after_ten_tokens(target, draft_model, ids, n_tokens, K, sample, accept, end):
+    read = []
+    watched = lambda text: read.append(len(text)) or target(text)
+    lenient = lambda r: read[-1] > len(ids) + 10 or accept(r)
+    return loop()(watched, draft_model, ids, n_tokens, K, sample, lenient, end)
+
+
 def greedy_without_drafts(target, draft_model, ids, n_tokens, K, sample, accept, end):
     sample = sample if K else lambda row: int(np.argmax(row))
     return loop()(target, draft_model, ids, n_tokens, K, sample, accept, end)
