@@ -82,7 +82,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
 def describe_first_wrong(
     first_wrong: dict[str, Any], measured: dict[str, Any] | None = None, what: str = "Text"
 ) -> str:
-    """What is wrong first, as branches show it, or real runs. what: of what it is a list"""
+    """What is wrong first, as branches show it, or real runs. what: the word for its text"""
     draws = ", ".join(first_wrong["draws"] or ())
     how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
