@@ -11,7 +11,7 @@ from tqdm import tqdm
 from bench.rows import Draft, Runs
 from decoding.batching import decode_together
 from decoding.clocked import Clocked
-from decoding.decode import begin, timed
+from decoding.decode import Decoder, begin, timed
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from gpt2 import Model
@@ -62,6 +62,7 @@ def decode_texts(
     acceptance: with which probability a drafted token is accepted; 0 leaves it to the rule
     """
     name, K, rule_name = variant
+    decoder: Decoder = "speculative" if name else "autoregressive"
     # of all texts: in a batch, a loop's times are those of the others, too, and tell nothing
     draft_seconds: list[float] = []
     target_seconds: list[float] = []
@@ -72,20 +73,11 @@ def decode_texts(
         if acceptance:
             # the same for all texts of a batch: one unlucky text would slow the others
             rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
-        rounds = begin(
-            "speculative" if name else "autoregressive",
-            model,
-            batched(drafts.get(name)),
-            None,
-            prompts[i],
-            n_tokens,
-            K=K,
-            to_probs=to_probs,
-            seed=stream(Purpose.TEXT, *seeds, i),
-            rule=rule,
-            around_drafter=lambda drafter: Clocked(drafter, "propose", draft_seconds),
-        )
-        return followed(rounds, n_tokens)
+        how: dict[str, Any] = {"K": K, "to_probs": to_probs, "rule": rule}
+        how["seed"] = stream(Purpose.TEXT, *seeds, i)
+        how["around_drafter"] = lambda drafter: Clocked(drafter, "propose", draft_seconds)
+        draft, ids = batched(drafts.get(name)), prompts[i]  # no draft for PLAIN and n-grams
+        return followed(begin(decoder, model, draft, None, ids, n_tokens, **how), n_tokens)
 
     if len(prompts) == 1:
         texts = [decode_one(0)]
