@@ -97,7 +97,7 @@ def check_answer(answer):
     if is_right:
         print(verdict)
         return answer
-    print(f"{verdict}. Until it is right, the answer below its task stands in.")
+    print(f"{verdict.rstrip('.')}. Until it is right, the answer below its task stands in.")
     return getattr(solutions, name)
 
 

@@ -181,6 +181,8 @@ Q_OF_2 = rows([0.3, 0.7], [0.8, 0.2])
 P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
 # rare in p, in q, or in both, where p is more or less than q
 RARE_P, RARE_Q = [5e-4, 5e-4, 1e-3, 1e-4, 0.5, 0.4979], [0.3, 2.5e-4, 4e-3, 4e-4, 0.2, 0.49535]
+# all drafts are right up to the sixth
+CERTAIN_AT_FIRST = rows(*[[0, 1, 0]] * 6, P, P2, BONUS), rows(*[[0, 1, 0]] * 6, Q1, Q2)
 
 
 def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
@@ -216,6 +218,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("K = 5", random_model(5, 2), at_times_certain, 5),
     rule_case("K = 5, three tokens", random_model(7), random_model(8, 3, 1), 5),
     rule_case("K = 6", at_times_certain, random_model(5, 2), 6),
+    rule_case("K = 8", *CERTAIN_AT_FIRST, 8),
     rule_case("eight tokens", random_model(21, 8), random_model(24, 8, 2), 1),
 ]
 
@@ -239,6 +242,7 @@ LOOP_CASES = [
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
     Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
     Case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1, 2),
+    Case("K = 8", *CERTAIN_AT_FIRST, 8, 9),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
     Case("K = 0", rows(P, BONUS), rows(Q, Q1), 0, 2),
 ]

@@ -307,9 +307,16 @@ def to_row(numbers: Any) -> np.ndarray | None:
 
 
 def format_row(row: Any) -> str:
-    """Format numbers in four digits, "[0.5, 0.3333]"; anything else as Python prints it."""
+    """Format numbers in four digits, "[0.5, 0.3333]", of many the first, "[0.5, ... 40 numbers]";
+    anything else as Python prints it.
+    """
     numbers = to_row(row)
-    return f"{row!r}" if numbers is None else f"[{', '.join(f'{x:.4g}' for x in numbers)}]"
+    if numbers is None:
+        return f"{row!r}"
+    shown = [f"{x:.4g}" for x in numbers]
+    if len(shown) > 12:
+        shown[6:] = [f"... {len(shown)} numbers"]
+    return f"[{', '.join(shown)}]"
 
 
 def describe_error(error: BaseException) -> str:

@@ -266,7 +266,8 @@ def describe_choices(choices: list[Choice]) -> list[str]:
     for choice in choices:
         if not choice.is_open:
             continue
-        chance = f"({choice.weights[choice.index]:.2f})"
+        weight = choice.weights[choice.index]
+        chance = f"({weight:.2f})" if weight > 0.005 else f"({weight:.0e})"
         if choice.label == "coin":
             words.append(f"coin of {choice.weights[0]:.4g}: {('yes', 'no')[choice.index]} {chance}")
         else:

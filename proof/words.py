@@ -57,7 +57,8 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
         distance = (
             f"Total variation distance {figure(case['distance'])} from the target's distribution"
         )
-    what = "Text" if len(case["p"]) <= MOST_SHOWN else "Classes of tokens"
+    is_large = case["distance"] is None and len(case["p"]) > MOST_SHOWN
+    what = "Classes of tokens" if is_large else "Text"
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",

@@ -28,6 +28,9 @@ def waits_for_a_larger_p(draft, p, q, sample, accept):
     return i, sample(p[i])
 
 
+rare_is_safe = edited(right.verify_4, ("if not accept", "if q[i][x] > 1e-3 and not accept"))
+
+
 # ---------------------------------------------------------------- unusual, and right
 
 
@@ -85,6 +88,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
         "the largest size": ("nan", ("logits - logits.max()", "logits - abs(logits).max()")),
         "the largest, or 0": ("nan", ("logits - logits.max()", "logits - max(0, logits.max())")),
+        "clipped at -50": ("temperature_1([0, 50, -100], 50) gives", (
+            "(logits - logits.max())", "np.clip(logits - logits.max(), -50, 0)",
+        )),
         "the likeliest below 0.1": ("expected [0.2595", ("temperature == 0", "temperature < 0.1")),
     },
     "residual_2": {
@@ -95,6 +101,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     "speedup_7": {
         "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
         "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
+        "nothing without drafts": ("speedup_7(0, 0, 0, 1) gives 0, expected 1", (
+            "sum(a**n for n in range(K + 1))", "sum(a**n for n in range(K + 1)) if K else 0",
+        )),
         "no bonus": ("gives 1, expected 1.3", ("range(K + 1)", "range(K)")),
         "0 / 0 at a = 1": (
             "ZeroDivisionError", ("sum(a**n for n in range(K + 1))", "(1 - a ** (K + 1)) / (1 - a)")
@@ -107,7 +116,20 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
         "a coin of its own": (
-            "keeps state", ("accept(p[x] / q[x])", "random.random() < p[x] / q[x]")
+            "random numbers of its own", ("accept(p[x] / q[x])", "random.random() < p[x] / q[x]")
+        ),
+        "a coin from a seed": ("of a constant seed each call draws the same numbers", (
+            "accept(p[x] / q[x])", "np.random.default_rng(0).random() < p[x] / q[x]",
+        )),
+        "a rare draft is accepted": (
+            "p and q of 30 tokens: token 12 comes out with 0.0020, p is 0.0011, at a distance of",
+            ("if accept", "if q[x] < 2e-3 or accept"),
+        ),
+        "a token rare in p is rejected": (
+            "at a distance of 2.6e-04", ("if accept", "if p[x] > 1e-4 and accept")
+        ),
+        "whether it is the draft comes first": (
+            "it returns (True, 0): return the token first", ("return x, True", "return True, x")
         ),
         "no return": ("None: return two values", ("return sample(", "sample(")),
         "one value": ("return two values", ("return x, True", "return x")),
@@ -136,6 +158,15 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "Total variation distance", ("p[len(draft)]", "p[max(len(draft) - 1, 0)]")
         ),
         "one value": ("return two values", ("return i,", "return i or")),
+        "the token comes first": (
+            "it is right if its two values change places",
+            ("return i, sample(", "return sample("), ("q[i]))", "q[i])), i"),
+            ("len(draft), sample(p[len(draft)])", "sample(p[len(draft)]), len(draft)"),
+        ),
+        "q is never 0": ("(K = 1; at first p = 30 tokens", ("q[i][x])", "(q[i][x] + 1e-6))")),
+        "the seventh draft is safe": (
+            'Text "1 1 1 1 1 1 0"', ("if not accept", "if i < 6 and not accept")
+        ),
         "in place": ("changes its arguments", (
             "return i, sample(residual_2(p[i], q[i]))",
             "p[i] = residual_2(p[i], q[i])\n            return i, sample(p[i])",
@@ -174,14 +205,22 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "the residual of tokens": ("Total variation distance", (
             "lacking / S if S > 0 else p[t]", "residual_2(p[t], q_next)",
         )),
+        "the ratio of a rare draft is 1": ('Text "15"', (
+            "p[i][x] / q[i][x])", "(p[i][x] / q[i][x] if q[i][x] > 1e-3 else 1))",
+        )),
     },
     "two_drafts_8": {
+        "a rare draft is accepted": ("of 30 tokens", ("if accept", "if q[x] < 1e-3 or accept")),
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
         "one draft": ("can be", ("range(2)", "range(1)")),
     },
     "speculative_5": {
         "three tokens are read": ("", ("    text = []", "    ids = ids[-3:]\n    text = []")),
         "no end": ("Here end = 2.", ("x == end", "False")),
+        "a rare draft is accepted": ('Text "15"', ("verify_4(", "rare_is_safe(")),
+        "the prompt, too": ("it returns the prompt, too", (
+            "return text\n    return text", "return ids + text\n    return ids + text",
+        )),
         "a tuple": ("expected a list", ("\n    return text\n", "\n    return tuple(text)\n")),
         "no bonus": (
             "lose the bonus", ("[token]:", "[token] * (n_accepted < len(draft) or not draft):")
@@ -216,6 +255,13 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         )),
     },
     "cached_6": {
+        "the target's token is lost": (
+            "and that each round adds a token of the target's own",
+            ("draft[:n_accepted] + [token]", "(draft[:n_accepted] or [token])"),
+        ),
+        "the draft's cache is stale": (
+            "Were rejected ones cut off?", (", draft_cache.ids[n_certain:]", "")
+        ),
         "all is read again": ("reads [2] again: expected", ("len(ids + text) - 1", "0")),
         "a rejected draft stays": ("is there a hole, or a stale end?", (
             "        del target_cache.ids[n_certain:], draft_cache.ids[n_certain:]\n", "",
@@ -252,7 +298,13 @@ WRONG = {
         "all flags": ("ValueError", lambda p, q, sample, accept: (sample(q), p / q > 1)),
         "exit": ("SystemExit", lambda *how: exit()),
     },
-    "verify_4": {"a larger p at last": ("it does not end", waits_for_a_larger_p)},
+    "verify_4": {
+        "a larger p at last": ("it does not end", waits_for_a_larger_p),
+        "a rare draft is accepted": (
+            'Text "15": yours 0.0005467, right 0.0002935. It happens so: drafted 15 (5e-04).',
+            rare_is_safe,
+        ),
+    },
     "block_9": {"the token rule": ("tokens, expected", right.verify_4)},
 }
 for slip, condition in {
@@ -278,7 +330,13 @@ RIGHT = {
         ),
         "a guard": edited(right.one_token_3, ("residual_2", "with_guard")),
     },
-    "verify_4": {"block verification keeps more": right.block_9},
+    "verify_4": {
+        "block verification keeps more": right.block_9,
+        "a list": edited(
+            right.verify_4,
+            ("len(draft), sample(p[len(draft)])", "[len(draft), sample(p[len(draft)])]"),
+        ),
+    },
     "two_drafts_8": {"K-SEQ": k_sequential},
     "speculative_5": {"block verification": edited(right.speculative_5, ("verify_4", "block_9"))},
     "cached_6": {
