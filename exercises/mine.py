@@ -86,8 +86,8 @@ def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def speedup_7(a, K, c, v):
-    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens is
-    accepted with probability a, whatever happens to the others.
+    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens, 0 or
+    more, is accepted with probability a, whatever happens to the others.
 
     A pass of the target over one token takes the time 1, and over K + 1 tokens v. A pass of the
     draft model, which drafts one token, takes c.
@@ -106,9 +106,9 @@ def two_drafts_8(p, q, sample, accept):  # sample(p) -> token, accept(r) -> bool
 
 
 def block_9(draft, p, q, sample, accept):
-    """Verify k drafted tokens as a block. Return (how many of them are accepted, the token that
-    follows). The arguments are those of verify_4: draft [k], p [k + 1, n_vocab], q [k, n_vocab],
-    sample(p) -> token, accept(r) -> bool.
+    """Verify k drafted tokens as a block; read docs/block.md first. Return (how many of them are
+    accepted, the token that follows). The arguments are those of verify_4: draft [k], p [k + 1,
+    n_vocab], q [k, n_vocab], sample(p) -> token, accept(r) -> bool.
 
     The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
     min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
