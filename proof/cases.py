@@ -273,6 +273,7 @@ TREE_CASES = [
     tree_case("the likeliest tokens", rows(P, BONUS, P2), rows(P2, Q1), SMALL_TREE, False, True),
     tree_case("temperature 0", counting(1), random_model(2), (-1, -1, 0), False),
     tree_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), (-1, -1)),
+    tree_case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), (-1,)),
     tree_case("a chain", random_model(1), random_model(2), (-1, 0)),
     tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), False),
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),

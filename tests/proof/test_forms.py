@@ -61,6 +61,7 @@ def test_a_rule_for_trees_is_judged():
 @pytest.mark.parametrize("rule, said", [
     (tree_rule(lambda rest, row: row), "Text"),  # the second candidate against p as it was
     (tree_rule(ratio=1.1), "Text"),
+    (tree_rule(lambda rest, row: np.where((rest > 0) & (rest < 2e-4), 1, rest)), 'Text "3"'),
     (lambda t, parents, p, q, sample: ([*range(len(t))], sample(p[0])), "Text"),
     (lambda t, parents, p, q, sample: ([len(t)], sample(p[0])), "expected tokens below"),
 ])  # fmt: skip
