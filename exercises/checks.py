@@ -2,8 +2,8 @@
 For a right answer it returns a sentence about it, or "". An answer is the reader's function of that
 name, as exercises/mine.py describes it.
 
-No check is statistical: rules and loops are judged by the referee (proof/prove.py) in its own
-cases, which takes every branch of their random choices.
+No check is statistical: rules and loops are judged by the referee (proof/prove.py), which takes
+every branch of their random choices, in its own cases and in one of 30 tokens.
 """
 
 import itertools
@@ -28,8 +28,8 @@ MOST_FOR_A_TOKEN = 12  # random choices
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
 OWN = "it draws random numbers of its own, not by sample and accept"
 
-# Besides the referee's cases, tokens down to one in a million. With random numbers of one's own
-# these would be too many; here `sample` chooses.
+# 30 tokens, down to one in a million. The referee, which also follows random numbers of one's own,
+# has no such case: a race of 30 has too many branches. Here `sample` chooses.
 TAIL_Q = 0.65 ** np.arange(30)
 TAIL_P = TAIL_Q * np.resize([0.5, 0.9, 2.0], 30)  # less than q, nearly q, more
 TAIL = rows(TAIL_P / TAIL_P.sum(), np.eye(30)[25]), rows(TAIL_Q / TAIL_Q.sum())
