@@ -7,10 +7,11 @@ whole text, replacements for which several tokens are possible, rounds that end 
 and MANY_ROWS are too large for that, and are judged by real runs.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import product
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,9 @@ class Case:
     greedy: whether the tokens of a tree are the likeliest ones, not sampled: q is one-hot
     rows: of a batch, the case of each row. Its text is that of the first row, then of the second;
         a row that ends early is completed by its target
-    seen: of a case that is too large to enumerate, what counts of a text: at the places seen[0],
-        the class of the token, seen[1][token]. Its rows depend on the length of a text only
+    seen: of a case that is too large to enumerate, what counts of a text: in each view of it,
+        places seen[0][i], the class of the token at each of them, seen[1][token]. Its rows depend
+        on the length of a text only
     """
 
     name: str
@@ -55,7 +57,7 @@ class Case:
     replaced: bool = True
     greedy: bool = False
     rows: tuple["Case", ...] = ()
-    seen: tuple[Text, Text] | None = None
+    seen: tuple[tuple[Text, ...], Text] | None = None
 
     @property
     def is_large(self) -> bool:
@@ -85,27 +87,27 @@ class Case:
             q /= q.sum()
         return np.eye(len(q))[q.argmax()] if self.greedy else q
 
-    def law(self) -> dict[Text, float]:
-        """The right distribution of what counts of a text, {text: probability}."""
+    def laws(self) -> list[dict[Text, float]]:
+        """The right distribution of each of `views`, {view: probability}."""
         if not self.seen:
-            return complete({(): 1.0}, self.p, self.n_tokens, self.end)
-        masses = []  # [place][class]
-        for place in self.seen[0]:
-            p = self.p((0,) * place)  # any text of this length has the same row
-            masses.append(np.bincount(self.seen[1], p / p.sum()))
-        outcomes = product(*(range(len(mass)) for mass in masses))
-        return {
-            outcome: float(np.prod([mass[c] for mass, c in zip(masses, outcome)]))
-            for outcome in outcomes
-        }
+            return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
+        laws = []
+        for places in self.seen[0]:
+            # any text of a length has the same row
+            rows = [self.p((0,) * place) for place in places]
+            masses = [np.bincount(self.seen[1], row / row.sum()) for row in rows]  # [place][class]
+            views = product(*(range(len(mass)) for mass in masses))
+            laws.append({v: math.prod(mass[c] for mass, c in zip(masses, v)) for v in views})
+        return laws
 
-    def what_counts(self, text: Text) -> Text:
+    def views(self, text: Text) -> list[Text]:
         """What counts of a text that was completed: its first n_tokens, or of a case that is too
-        large the classes of the tokens at the places that are seen.
+        large, for each view, the classes of the tokens at its places.
         """
         if not self.seen:
-            return text[: self.n_tokens]
-        return tuple(self.seen[1][text[place]] for place in self.seen[0])
+            return [text[: self.n_tokens]]
+        places_of, classes = self.seen
+        return [tuple(classes[text[place]] for place in places) for places in places_of]
 
 
 def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:
@@ -335,7 +337,7 @@ WIDE = replace(
         rows(Q_WIDE, *[P_WIDE] * 4, FAR),
         8,
     ),
-    seen=((0, 5, 7), tuple(CLASSES.tolist())),
+    seen=(((0, 5, 7),), tuple(CLASSES.tolist())),
 )
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
 # a prompt that no text begins with by chance; at the end the drafts are far off
@@ -346,13 +348,18 @@ LONG_LOOP = Case(
     3,
     14,
     (0, 1, 2) * 10,
-    seen=((4, 11, 12), (0, 1, 2)),
+    seen=(((4, 11, 12),), (0, 1, 2)),
 )
-FIVE_ROWS = batch_case("five rows", *[row_case(rows(P, BONUS), rows(Q2))] * 5)
-MANY_ROWS = [  # what counts of the fourth and the fifth: their first tokens, their second ones
-    replace(FIVE_ROWS, name=f"five rows, {which} tokens", seen=(places, (0, 1, 2)))
-    for which, places in (("first", (6, 8)), ("second", (7, 9)))
-]
+# six rows of two tokens, in pairs: the first tokens of two rows, often replaced, or their second
+# ones, often a bonus, are independent
+TWO_OF_SIX = [pair for first in (0, 1) for pair in combinations(range(first, 12, 2), 2)]
+MANY_ROWS = replace(
+    batch_case(
+        "six rows, two by two",
+        *[row_case(rows([0.4, 0.4, 0.2], [1 / 3] * 3), rows([0.125, 0.125, 0.75]))] * 6,
+    ),
+    seen=(tuple(TWO_OF_SIX), (0, 1, 2)),
+)
 
 
 # ---------------------------------------------------------------- right answers

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 (VERSION,) = re.findall(r'(?m)^VERSION = "(.*)"', (ROOT / "main.py").read_text("utf-8"))
 ADAPTERS = ROOT / "docs" / "referee"  # of known programs; an installed copy has none
 KNOWN = sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
+LONGEST = 1_000_000  # seconds
 GRACE = 5.0  # seconds that a process has to end by itself
 ALONE = """
 import sys, importlib
@@ -75,6 +76,10 @@ def prove(
     """
     settings = dict(batch=batch, timeout=timeout, seed=None if seed == "random" else seed)
     settings |= dict(temperature=temperature, top_k=top_k, top_p=top_p)
+    if not 0 < timeout <= LONGEST:
+        raise ValueError(f"--timeout {timeout}: expected seconds, more than 0, at most {LONGEST:,}")
+    if settings["seed"] is not None and settings["seed"] < 0:
+        raise ValueError(f"--seed {seed}: expected 0 or more")
     results = results_of(program, settings)
     if json:
         print(dumps(results[0] if len(results) == 1 else results))

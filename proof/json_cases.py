@@ -90,8 +90,8 @@ def read_answers(file: Path) -> Iterator[list[int]]:
     for n, line in enumerate(lines, 1):
         try:
             tokens = json.loads(line)["tokens"]
-            assert isinstance(tokens, list)
+            assert isinstance(tokens, list) and all(type(token) is int for token in tokens)
         except (ValueError, KeyError, TypeError, AssertionError):
-            expected = 'expected {"tokens": [...]}'
+            expected = 'expected {"tokens": [...]}, whole numbers'
             raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}") from None
         yield tokens

@@ -43,7 +43,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -300,7 +300,14 @@ class Trial:
     ):
         self.sampler, self.case, self.result = sampler, case, result
         self.n_runs, self.rng = n_runs, rng
-        self.bet, self.event, self.n_events = Bet(case.law(), alpha), "", 0
+        self.event, self.n_events = "", 0
+        laws = case.laws()
+        self.bets = [Bet(law, alpha / len(laws)) for law in laws]
+
+    @property
+    def bet(self) -> Bet:
+        """The one that speaks most against the sampler."""
+        return max(self.bets, key=attrgetter("most"))
 
     @property
     def is_wrong(self) -> bool:
@@ -322,7 +329,9 @@ class Trial:
         except BaseException as error:
             raise Undecidable(f"{where} it raised {describe_error(error)}") from None
         else:
-            self.bet.add(self.case.what_counts(self.completed(text, branch)))
+            views = self.case.views(self.completed(text, branch))
+            for bet, view in zip(self.bets, views):
+                bet.add(view)
 
     def completed(self, text: Text, branch: Branch) -> Text:
         """A text that is too short for the case is completed by the target."""
@@ -470,7 +479,7 @@ def cases_for(
 
 CASES: dict[Form, list[Case]] = {
     rule_text: [*RULE_CASES, WIDE],
-    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, *MANY_ROWS],
+    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
     tree_text: TREE_CASES,
     loop_text: [*LOOP_CASES, WIDE_LOOP, LONG_LOOP],
 }
@@ -675,7 +684,7 @@ def at_zero(
             return sampler(case, branch)
 
         tally, _ = walk(run, case.n_tokens, AFTER_FAILURE, deadline)
-        law = case.law()
+        (law,) = case.laws()
         for text in sorted(tally.texts):
             if not any(right[: len(text)] == text for right in law):
                 shown = " ".join(map(str, text))

@@ -73,6 +73,7 @@ def test_answers_as_powershell_writes_them(encoding, questions, tmp_path):
     ("0 1", "expected {"),
     ('{"token": [0]}', "expected {"),
     ('{"tokens": 0}', "expected {"),
+    ('{"tokens": [1.0]}', "whole numbers"),
     ('{"tokens": [0]}', f"1 answers: expected one for each line.*multiple of {len(CASES)}"),
 ])  # fmt: skip
 def test_lines_that_are_no_answers(line, problem, tmp_path):

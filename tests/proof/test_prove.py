@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import os
 import random
 import signal
@@ -493,6 +494,17 @@ def run(*words):
     done = python("main.py", "prove", *map(str, words))
     assert "Traceback" not in done.stderr
     return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("flags, shown", [
+    ({"timeout": math.inf}, "--timeout inf: expected seconds"),
+    ({"timeout": math.nan}, "--timeout nan: expected seconds"),
+    ({"timeout": 0.0}, "--timeout 0.0: expected seconds"),
+    ({"seed": -1}, "--seed -1: expected 0 or more"),
+])  # fmt: skip
+def test_flags_that_have_no_meaning_are_refused(flags, shown):
+    with pytest.raises(ValueError, match=shown):
+        command.prove("sampling.py:verify", **flags)
 
 
 def judged(file, timeout):
