@@ -133,8 +133,8 @@ def never(generated: Sequence[int]) -> bool:
 
 
 def stop_condition(encoder: Any, stop: str = "") -> IsDone:
-    """The function is_done(generated ids) for the loops: true once the ids end in <|endoftext|>, or
-    their text holds the string `stop`.
+    """The function is_done(ids) for the loops, of the ids generated so far, at least one: true if
+    the last is in encoder.ends, as <|endoftext|> is, or if their text holds `stop`, unless "".
     """
 
     def is_done(generated):
@@ -197,7 +197,7 @@ def speculative(
 
     K is a number, 0 to draft nothing, or a function that gets the last Round and returns a number.
     The distribution stays the same, because K is chosen before the next tokens are sampled. Raises
-    ValueError as `autoregressive` does, and if the drafter cannot be used.
+    ValueError for no ids or more than the context holds, and if the drafter cannot be used.
     """
     if drafter.n_vocab != target.config.n_vocab:
         sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"
@@ -292,7 +292,7 @@ class SamplingParams:
         return self.temperature <= 1e-6
 
     def __call__(self, logits):  # [n, n_vocab] -> [n, n_vocab]
-        """The probabilities of each row of logits, in float64."""
+        """The probabilities of each row, in float64. Raises FloatingPointError for NaN."""
         best = largest(logits)
         if self.greedy:
             return one_hot(logits.argmax(axis=-1), logits.shape[-1])

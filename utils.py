@@ -68,8 +68,9 @@ def require_nonzero(array: np.ndarray, where: str) -> None:
 
 
 def stored_weights(folder: Path, config: Config) -> Read:
-    """The weights in a checkpoint folder, in float32, for build_model. To read a layer norm's gains
-    raises ValueError if all are 0.
+    """A function read(name) for build_model: a weight in a checkpoint folder, in float32. It raises
+    ValueError for NaN, infinity, or gains of a layer norm that are all 0; stored_weights itself for
+    files that are missing or damaged.
     """
     tensors = open_weights(folder, config)
 

@@ -13,11 +13,13 @@ SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on
 
 
 def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
-    """The tokens {text: id} that the files of LISTS name in a folder, with the ids that
-    all_listed gives them.
+    """The tokens {text: id} that the files of LISTS in a folder name, such as <|user|>, whether its
+    vocabulary has them or not.
 
-    Left out with a warning are tokens of the vocabulary that take spaces around them, and other
-    tokens behind the rows of the model, which config.json counts. Raises what all_listed does.
+    Left out with a warning are tokens of the vocabulary that take spaces around them, which are
+    then text like any other, and new tokens with ids behind the rows of the model, which
+    config.json counts. Raises ValueError for a damaged file, and for a new token that takes spaces
+    around it or has no right text or id.
     """
     tokens = all_listed(folder, vocabulary)
     config = read_json(folder / "config.json", optional=True)
@@ -36,10 +38,10 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     """{text: token} of the tokens in the files of LISTS, which may be missing. A token has the id
-    of the vocabulary, else that in the last of the files; without one, it is left out.
+    of the vocabulary, else that in the last of the files; one that nothing gives an id is left out.
 
-    Raises ValueError for a damaged file, and for a token outside the vocabulary that require_new
-    refuses.
+    Raises ValueError for a damaged file, and for a token outside the vocabulary that takes spaces
+    around it or has no right text or id.
     """
     tokens: dict[str, dict] = {}
     for path in (folder / name for name in LISTS):
@@ -57,7 +59,8 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
     """The tokens that the JSON object in a file of this name lists: [{"content": text, and what it
-    says of "id" and flags}]. Raises any error for an object of another shape.
+    says of "id" and flags}]; empty texts are left out. Raises any error for an object of another
+    shape.
 
     A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
     {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
@@ -73,8 +76,8 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
 
 
 def require_new(token: dict) -> None:
-    """Raise ValueError for a token besides the vocabulary that is no text, takes spaces around it,
-    or has an id that is no whole number from 0 on.
+    """Raise ValueError for a token besides the vocabulary whose "content" is no text, which takes
+    spaces around it, or whose "id" is no whole number from 0 on.
     """
     text, i = token["content"], token["id"]
     require_unset(token, *SPACES)

@@ -58,8 +58,8 @@ class Part(NamedTuple):
 
 
 def fetch_model(repository: str, folder: Path) -> None:
-    """Download the missing files of an "owner/name" of Hugging Face into a folder, which is made.
-    What is there stays as it is.
+    """Download the missing files of an "owner/name" into a folder, which is made, from Hugging Face
+    or the mirror at HF_ENDPOINT. Files that are there stay as they are.
 
     Raises ValueError if there is no such model, if the server cannot be reached or fails again and
     again, if its index of shards is damaged, and if a file does not fit on the disk; OSError if a
@@ -76,14 +76,17 @@ def fetch_model(repository: str, folder: Path) -> None:
             "use the name of one"
         ) from None
     finally:
-        with contextlib.suppress(OSError):  # from the innermost on, until one is not empty
+        with contextlib.suppress(OSError):  # from the innermost on, until one holds something
             for path in made:
                 path.rmdir()
 
 
 def fetch_files(url: str, folder: Path) -> None:
-    """Download the missing files of the model at a URL. Raises Missing, which names the file that
-    is not there, ValueError for a damaged index of shards, and whatever `fetch` raises.
+    """Download the missing files of the model at a URL: config.json, what it has of OPTIONAL, its
+    vocabulary and merges, and of WEIGHTS the first that it has, with the shards of an index.
+
+    Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
+    a download fails; OSError of the disk.
     """
     fetch(url, folder / "config.json")
     for name in OPTIONAL:
@@ -106,15 +109,15 @@ def fetch_files(url: str, folder: Path) -> None:
 
 
 def fetch(folder_url: str, path: Path) -> None:
-    """Download folder_url/NAME to path, unless it is there. A failed attempt is repeated after a
-    wait, with a warning; but only once if the server was never reached.
+    """Download folder_url/NAME to path, whose name is NAME, unless it is there. A failed attempt is
+    repeated with a warning, after 1, 2, 4, 8, 16 seconds; only once if no server was ever reached.
 
     Raises Missing if the server does not have the file; ValueError if no attempt succeeded, which
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
     was_reached = False
-    for attempt, wait in enumerate((*WAITS, None), 1):
+    for attempt, wait in enumerate((*WAITS, None), 1):  # None: this attempt is the last
         if path.is_file():
             return
         try:
@@ -158,22 +161,23 @@ def fetch_rest(url: str, path: Path) -> None:
 
 
 def find_part(path: Path) -> Part | None:
-    """What an earlier attempt has left of a file, or None."""
+    """The Part that an earlier attempt has left of the file `path`, its size unknown; or None."""
     found = next(path.parent.glob(f"{path.name}.*.part"), None)
     if found is None:
         return None
     tag = unquote(found.name[len(path.name) + 1 : -len(".part")])
-    return Part(found, tag, max(0, found.stat().st_size - 1))
+    n_bytes = max(0, found.stat().st_size - 1)  # the last byte comes once more: see Part
+    return Part(found, tag, n_bytes)
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
-    """Make an empty part of a file of this version and size. Only a tag in quotes stands for the
-    very same bytes: a part with another, or a long one, has the number of this process for a tag in
-    its name, and is never resumed.
+    """Make an empty part of the file `path`, of this version and size. Only a tag in quotes stands
+    for the very same bytes: a part with another, or a long one, has the number of this process for
+    a tag in its name, and is never resumed.
     """
     name = quote(tag, safe="")
-    name = name if name.startswith(QUOTE) and len(name) < LONG_TAG else str(os.getpid())
-    part = path.with_name(f"{path.name}.{name}.part")
+    can_resume = name.startswith(QUOTE) and len(name) < LONG_TAG
+    part = path.with_name(f"{path.name}.{name if can_resume else os.getpid()}.part")
     part.touch()
     return Part(part, tag, size=size)
 
@@ -197,8 +201,8 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
     """The part that the content of a reply belongs to: the one that was begun, if the reply goes on
     there, else a new one. A begun part of another version of the file is removed.
 
-    Raises Missing or Retry as require_file does, and the part stays; and Retry for a reply that
-    goes on elsewhere, and the part is removed.
+    Raises Missing if the server lacks the file, and Retry for a reply without it: the part stays
+    then. Raises Retry for a reply that goes on elsewhere, too: the part is removed then.
     """
     if begun and reply.status_code in (206, 416):  # the rest, or: there is no such rest
         size = size_if_rest(reply, begun)
@@ -244,8 +248,8 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
     """Write the content of a reply into a part, from the byte part.n_bytes on, and show a bar.
 
     name: of the file; only weights, *.safetensors and *.bin, may have more than TEXT_LIMIT bytes
-    Raises ValueError, before it writes, if the rest does not fit on the disk; and if more than the
-    limit comes, and removes the part.
+    Raises ValueError, before it writes, if the rest does not fit on the disk; and if the file has
+    more bytes than it may: then the part is removed.
     """
     lacking = 0 if part.size is None else part.size - part.n_bytes
     if lacking > shutil.disk_usage(part.path.parent).free:
@@ -267,19 +271,23 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
 
 def complete(part: Part, path: Path, checksum: str | None) -> None:
     """Give a part the name of its file, if it is whole. checksum: its SHA-256 as the server states
-    it, or None. Raises Retry if more is to come; or if it is another file, and removes the part.
+    it, or None. Raises Retry if bytes are lacking; or if size or checksum differ from what the
+    server stated: then the part is removed.
     """
     n_come = part.path.stat().st_size
     if part.size is not None and n_come < part.size:
         raise Retry("the server sent a piece of it")
-    if part.size not in (None, n_come) or (checksum and sha256_of([part.path]) != checksum):
+    has_size = part.size in (None, n_come)  # None: the server stated none
+    if not has_size or (checksum and sha256_of([part.path]) != checksum):
         part.path.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part.path, path)
 
 
 def stated_checksum(reply: requests.Response) -> str | None:
-    """The SHA-256 that Hugging Face states for a large file, mostly where it redirects; or None."""
+    """The SHA-256 that Hugging Face states for a large file, in the reply or, mostly, in a redirect
+    that led to it; None if none is stated.
+    """
     for answer in (*reply.history, reply):
         tag = answer.headers.get("X-Linked-Etag", "").strip('"')
         if re.fullmatch("[0-9a-f]{64}", tag):

@@ -56,7 +56,7 @@ def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
         if isinstance(error, OSError) and error.filename:
             raise
         reason = str(error).partition("\n")[0][:200]
-        if type(error) is not ValueError:  # not one of ours
+        if type(error) is not ValueError:  # not one that this program raises
             reason, advice = f"is damaged ({type(error).__name__}: {reason})", REFETCH
         raise ValueError(f"{path}: {reason}; {advice}") from None
 
@@ -86,7 +86,7 @@ def read_json(path: Path, optional: bool = False) -> dict:
 
 
 def require_unset(values: dict, *names: str) -> None:
-    """Raise ValueError, which does not name the file, if one of these settings is on."""
+    """Raise ValueError, which names no file, if one of these names has a true value in values."""
     for name in names:
         if values.get(name):
             raise ValueError(f"{name} is {values[name]!r}, not false")

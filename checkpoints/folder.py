@@ -33,7 +33,9 @@ READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_check
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """tokenizer.json, else the vocabulary and the merges. Raises ValueError if one is missing."""
+    """tokenizer.json, else vocab.json or encoder.json and merges.txt or vocab.bpe, as a list.
+    Raises ValueError if one is missing, or only a pointer of Git LFS.
+    """
     vocabulary = first_of(folder, "tokenizer.json", "vocab.json", "encoder.json")
     if vocabulary.name == "tokenizer.json":
         return [vocabulary]
@@ -59,8 +61,8 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """All files that decide the texts of a model, each once: its shape, tokenizer, weights, and
-    what it has of OPTIONAL. Shards may be missing. Raises ValueError if another file is.
+    """All files that decide the texts of a model, each once: shape, tokenizer, weights, and what it
+    has of OPTIONAL, settings and lists of tokens. Raises ValueError if one is missing; shards may.
     """
     needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
     optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
@@ -127,8 +129,8 @@ def read_config(folder: Path) -> Config:
 
 
 def read_number(field: str, values: dict, path: Path) -> int:
-    """The number of a field of NUMBERS among the values of a config file; 124M's if it is left out
-    beside a model_type, as for transformers. Raises ValueError if there is none, or out of range.
+    """The number of a field of NUMBERS among the values of the config at `path`. If it is left out
+    beside a model_type, 124M's, as for transformers. Raises ValueError without, or out of range.
     """
     names, least, most = NUMBERS[field]
     found = [values[name] for name in names if values.get(name) is not None]
@@ -153,17 +155,17 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """The tensors of a folder, {name in config.shapes(): Tensor}, whose numbers are not read yet.
 
     Masks and heads are left out, and with a warning rows of the token embedding behind its n_vocab
-    tokens. If config.json scales attention scores otherwise than GPT-2, queries are multiplied by
-    that when they are read.
+    tokens. If config.json scales attention scores otherwise than GPT-2, the weights that make the
+    queries are multiplied by that when they are read.
 
     Raises ValueError for a file that is missing or damaged, for a tensor that is missing, unknown
     or of another shape than config.shapes() says, and for an output head of its own.
     """
     files, values = weights_files(folder), read_json(first_of(folder, *CONFIGS))
     tensors, shapes = read_tables(files), config.shapes()
-    is_plain = {name: tensor.shape for name, tensor in tensors.items()} == shapes
-    is_plain &= values.get("scale_attn_weights", True)
-    if not is_plain or values.get("scale_attn_by_inverse_layer_idx"):
+    fits = {name: tensor.shape for name, tensor in tensors.items()} == shapes
+    scales_by_layer = values.get("scale_attn_by_inverse_layer_idx")
+    if not fits or scales_by_layer or not values.get("scale_attn_weights", True):
         from checkpoints.variants import fit_tensors  # here: the included models need none of it
 
         tensors = fit_tensors(tensors, config, values, files[-1])
@@ -174,7 +176,7 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
     """All tensors in the files of the weights, by the names they have there. Raises ValueError for
     a file that is missing or damaged.
     """
-    found = [first_of(path.parent, path.name) for path in files]  # raises it for one that is not
+    found = [first_of(path.parent, path.name) for path in files]  # raises it for a missing one
     stored: dict[str, Tensor] = {}
     for path in found:
         if path.suffix in READERS:  # TensorFlow's data has none: its index has told

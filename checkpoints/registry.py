@@ -28,11 +28,12 @@ USER_DATA = {
 
 def default_models_dir() -> str:
     """The folder for a user's models: GPT2_MODELS_DIR of the environment; without it, models/ of a
-    checkout that can be written; else, as of an installed program, one among the user's data.
+    checkout that can be written; else, as of an installed program, speculate/models in the folder
+    that the system has for a user's data. The folder may not be there.
     """
-    is_checkout = (INCLUDED.parent / "pyproject.toml").is_file()
     if chosen := os.environ.get("GPT2_MODELS_DIR"):
         return chosen
+    is_checkout = (INCLUDED.parent / "pyproject.toml").is_file()
     if is_checkout and os.access(INCLUDED, os.W_OK):
         return str(INCLUDED)
     variable, usual = USER_DATA.get(sys.platform, USER_DATA["linux"])

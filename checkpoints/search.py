@@ -11,11 +11,12 @@ from checkpoints.registry import INCLUDED, MODELS_DIR, OWNER_AND_NAME
 
 
 def locate(name: str, models_dir: str | Path) -> Path | None:
-    """The folder of a model, complete or not; None if there is none. name: in models_dir, else of
-    an included model, else a path, else an "owner/name" that was downloaded into models_dir.
+    """The folder of a model, complete or not; None if there is none, or for the name "". A plain
+    name is sought in models_dir, then among the included models, then as a path; a name with a
+    separator is a path, else an "owner/name" that was downloaded into models_dir.
     """
     inside, path = Path(models_dir) / name, Path(name)
-    # text with a separator, "." and ".." name no model in a models directory
+    # "." and ".." are paths, too: they name no model in models_dir
     is_path = path.name != name or name == os.pardir
     folders = [path] if is_path else [inside, INCLUDED / name, path]
     if re.fullmatch(OWNER_AND_NAME, name, re.ASCII):
@@ -24,25 +25,26 @@ def locate(name: str, models_dir: str | Path) -> Path | None:
 
 
 def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool = False) -> Path:
-    """The folder of a model: where `locate` finds it; else in Hugging Face's cache on this machine;
-    else, if `download` is True, models_dir/name, into which it is fetched from Hugging Face.
+    """The folder of a model: in models_dir, of an included model, or a path; else in Hugging Face's
+    cache on this machine; else, if `download` is True, models_dir/name, after it was fetched there.
 
-    name: as `locate` takes it; or a size or a name of Hugging Face, such as 124M or gpt2. A folder
-    may lack files; but one of such a name in models_dir that does counts as missing: its download
-    was interrupted, and goes on.
+    name: of a folder, or on Hugging Face: 124M, gpt2 or an owner/name. A folder may lack files. But
+    one in models_dir that lacks some, and has a name on Hugging Face, is an interrupted download:
+    the cache goes before it, `download` completes it, and without either it counts as missing.
 
-    Raises ValueError, which says what to do, if there is no such model; and what fetch_model does.
+    Raises ValueError, which says what to do, if there is no such model or a download fails; OSError
+    if a file cannot be written.
     """
     folder, inside = locate(name, models_dir), Path(models_dir) / name
-    is_begun = folder == inside and problem_with(inside) != ""
-    if folder and not is_begun:
+    is_incomplete = folder == inside and problem_with(inside) != ""
+    if folder and not is_incomplete:
         return folder
     from checkpoints import elsewhere  # here, as most models are where they are sought
 
     size, remote = elsewhere.size_of(name), elsewhere.repository(name)
-    if not folder and size != name:
+    if not folder and size != name:  # gpt2: once more, under the name of its size, 124M
         return find_folder(size, models_dir, download)
-    if is_begun and not remote:  # by no download
+    if is_incomplete and not remote:  # by no download: the caller will say what it lacks
         return inside
     if remote and (cached := elsewhere.find_cached(remote)):
         return cached

@@ -109,7 +109,7 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 def note_ignored(folder: Path) -> None:
     """Warn of settings in generation_config.json that change texts elsewhere, and not here: those
-    in IGNORED.
+    in IGNORED, such as repetition_penalty, if they have another value than the one given there.
     """
     path = folder / "generation_config.json"
     values = read_json(path, optional=True)
@@ -123,7 +123,7 @@ def note_ignored(folder: Path) -> None:
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:
     """The Config with as many tokens as the encoder has: rows of the embedding behind them are
-    padding. Raises ValueError if the two cannot be of one model.
+    padding. Raises ValueError if it has fewer rows than tokens, or MAX_PADDING more.
     """
     if not 0 <= config.n_vocab - encoder.n_vocab < MAX_PADDING:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"

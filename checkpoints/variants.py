@@ -44,8 +44,9 @@ def fit_tensors(
 
 
 def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors by their names without PREFIX, and without those in UNUSED. Raises ValueError, about
-    `path`, if two have one name then.
+    """Tensors by the names of gpt2.py: without what training leaves before them, such as module. or
+    transformer. (PREFIX); masks and unused heads, such as h.0.attn.bias (UNUSED), are left out.
+    Raises ValueError, about `path`, if two tensors get one name.
     """
     tensors = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
     if len(tensors) < len(stored):
@@ -90,7 +91,8 @@ def require_tied(head: Tensor, wte: Tensor) -> None:
     if np.array_equal(a, b):
         return
     parts = (slice(begin, begin + 1024) for begin in range(0, len(b), 1024))  # to spare memory
-    if a.shape != b.shape or not all(np.allclose(a[part], b[part], *ROUNDING) for part in parts):
+    is_close = a.shape == b.shape and all(np.allclose(a[x], b[x], *ROUNDING) for x in parts)
+    if not is_close:
         raise ValueError(f"{head.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     warnings.warn(f"{head.path}: lm_head.weight is wte.weight, but for rounding: left out")
 
@@ -104,14 +106,16 @@ class ScaledQueries(Tensor):
     scale: float = 1
 
     def read(self, dtype: DTypeLike) -> np.ndarray:
+        """A copy of the array in this dtype, scaled. Raises ValueError as Tensor.read does."""
         array = super().read(dtype)
         array[..., : array.shape[-1] // 3] *= self.scale
         return array
 
 
 def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> dict[str, Tensor]:
-    """The tensors c_attn of all layers, scaled by what the values of config.json multiply attention
-    scores by, besides the division by the root of a head's width in gpt2.dot_product_attention.
+    """{name: ScaledQueries} of the weight and bias of c_attn in all layers. Their scale is what the
+    values of config.json multiply attention scores by, besides the division by the root of a head's
+    width in gpt2.dot_product_attention.
     """
     scaled: dict[str, Tensor] = {}
     for layer in range(config.n_layer):
@@ -119,5 +123,5 @@ def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> 
         if not values.get("scale_attn_weights", True):  # no division is wanted
             scale *= math.sqrt(config.n_embd // config.n_head)
         for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            scaled[name] = ScaledQueries(**vars(tensors[name]), scale=scale)
+            scaled[name] = ScaledQueries(**vars(tensors[name]), scale=scale)  # the same fields
     return scaled

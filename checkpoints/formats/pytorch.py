@@ -65,6 +65,7 @@ class SmallReads(io.BufferedReader):
     """
 
     def read(self, size: int | None = -1) -> bytes:
+        """Up to `size` bytes; without a size, or with a larger one, all if they are so few."""
         is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
         raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
         if len(raw) > TABLE_LIMIT:
@@ -73,7 +74,9 @@ class SmallReads(io.BufferedReader):
 
 
 class Names(dict):
-    """A dict whose keys are texts: others could be such that their hash takes for ever."""
+    """A dict whose keys are texts: others could be such that their hash takes for ever. Raises
+    ValueError for them.
+    """
 
     def __setitem__(self, key, value):
         if type(key) is not str:
@@ -101,6 +104,7 @@ class Unpickler(Machine):
             return name
         found = {
             "collections.OrderedDict": lambda: Names(),  # without items, which no one would check
+            # what torch gives behind the four fields of a View is not needed
             "torch._utils._rebuild_tensor": lambda *view: View(*view[:4]),
             "torch._utils._rebuild_tensor_v2": lambda *view: View(*view[:4]),
             "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
@@ -139,8 +143,10 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
     places: Places = {}
     with zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
+            # NAME/data/KEY: the key of a storage; NAME/data.pkl: data.pkl
             name = info.filename.partition("/")[2].removeprefix("data/")
-            if info.compress_type or info.compress_size != info.file_size or name in places:
+            is_compressed = info.compress_type or info.compress_size != info.file_size
+            if is_compressed or name in places:
                 raise ValueError(f"{info.filename} is compressed, or there twice")
             file.seek(info.header_offset + ZIP_LENGTHS)
             n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
@@ -151,8 +157,9 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """(views, places), as read_zip, of a file from before torch 1.6. Raises ValueError without its
-    magic number, and for one that a big-endian machine wrote.
+    """(views, places) of a file from before torch 1.6: the views that its pickles name, and where
+    the storages are. Raises ValueError without its magic number, and for one that a big-endian
+    machine wrote.
     """
     head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:
@@ -164,15 +171,16 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     places, offset = {}, head.tell()
     for key in keys:
         file.seek(offset)
-        size = int.from_bytes(file.read(8), "little") * itemsize(dtypes[key])
+        n_numbers = int.from_bytes(file.read(8), "little")  # these 8 bytes stand before them
+        size = n_numbers * itemsize(dtypes[key])
         places[key] = offset + 8, size
         offset += 8 + size
     return views, places
 
 
 def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
-    """The Tensor of a View in a file of n_bytes. Raises ValueError if the view is none, or leaves
-    its storage or the file, and KeyError or TypeError for a key that is none of the storages'.
+    """The Tensor of a View in a file of n_bytes. Raises ValueError for another object, and a view
+    that leaves its storage or the file; KeyError or TypeError for a key that no storage has.
     """
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
@@ -180,7 +188,8 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
     offset, size = places[key]
     tensor = Tensor(path, name, dtype, tuple(shape), offset + first * itemsize(dtype))
     end = tensor.offset + tensor.size
-    if size != n_numbers * itemsize(dtype) or not offset <= tensor.offset <= end <= offset + size:
+    is_inside = offset <= tensor.offset <= end <= offset + size
+    if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
     if offset + size > n_bytes:
         raise ValueError(f"{name!r} lies behind the end of the file")

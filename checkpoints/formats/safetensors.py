@@ -23,9 +23,8 @@ def read_table(path: Path) -> dict[str, Tensor]:
     with errors_about(path):
         for name, entry in header.items():
             first, end = entry["data_offsets"]
-            dtype = DTYPES.get(
-                entry["dtype"], f"safetensors' {entry['dtype']}"
-            )  # Tensor refuses it
+            code = entry["dtype"]
+            dtype = DTYPES.get(code, f"safetensors' {code}")  # a name that Tensor refuses
             tensor = table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
             if tensor.size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")

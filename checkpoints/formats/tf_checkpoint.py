@@ -100,7 +100,10 @@ def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]
 
 
 def parse_entries(raw: bytes) -> dict[bytes, bytes]:
-    """Parse the bytes of a table: {key: value}, all bytes. Raises ValueError if it is damaged."""
+    """Parse the bytes of TensorFlow's index, a table as LevelDB stores them: {key: value}, all
+    bytes. Raises ValueError without its magic number, for blocks that are larger than all of it,
+    and for a number that is cut off; other damage may show later.
+    """
     footer = BytesIO(raw[-FOOTER:])
     if int.from_bytes(raw[-8:], "little") != MAGIC:
         raise ValueError("is no index of TensorFlow, or a truncated one")
@@ -108,10 +111,11 @@ def parse_entries(raw: bytes) -> dict[bytes, bytes]:
     index_offset, index_size = read_handle(footer)
     entries: dict[bytes, bytes] = {}
     index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
-    handles = [read_handle(BytesIO(handle)) for _, handle in index]
-    if sum(size for _, size in handles) > len(raw):  # one could be named thousands of times
+    places = [read_handle(BytesIO(handle)) for _, handle in index]  # of the blocks with data
+    # a damaged index could name the same large block thousands of times
+    if sum(size for _, size in places) > len(raw):
         raise ValueError("blocks that overlap")
-    for offset, size in handles:
+    for offset, size in places:
         entries |= parse_block(raw, offset, size)  # pairs (key, value)
     return entries
 
@@ -129,7 +133,8 @@ def common_name(name: str) -> str:
 
 def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     """Parse the bytes of a BundleEntryProto: a Tensor of that name in the file at `path`. Raises
-    ValueError or TypeError if they are damaged.
+    ValueError or TypeError if they are damaged, for a type of numbers that cannot be read, and for
+    a size in bytes that is not that of the shape.
     """
     entry = dict(parse_fields(value))
     shape = [
@@ -139,7 +144,8 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     ]
     if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
         shape = shape[1:]
-    dtype = TYPES.get(entry.get(DTYPE, 0), f"TensorFlow's {entry.get(DTYPE)}")  # Tensor refuses it
+    number: Any = entry.get(DTYPE)
+    dtype = TYPES.get(number, f"TensorFlow's {number}")  # a name that Tensor refuses
     tensor = Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0))
     if tensor.size != entry.get(SIZE, 0):
         raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")

@@ -44,7 +44,7 @@ def require_plain(values: dict) -> None:
 
 
 def parts_of(part: dict | None) -> list[dict]:
-    """The parts of which one part of the pipeline consists.
+    """The parts of which one part of the pipeline consists; a Sequence may hold Sequences.
 
     >>> parts_of(None), parts_of({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]})
     ([], [{'type': 'ByteLevel'}])
