@@ -76,14 +76,16 @@ def drafts(speculated: dict[str, Any]) -> None:
 
 
 def speedup(compared: dict[str, Any], most: float) -> None:
-    """Print the median speedup of the turns; one that cannot be, because it is above `most`, the
-    tokens per pass, is called not measured.
+    """Print the median speedup of the turns. One above `most`, the tokens per pass, cannot be: it
+    is called not measured, and a single turn above that disturbed.
     """
     median, turns = compared["speedup"], compared["speedups"]
     how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
     how = how if len(turns) > 1 else "one turn"
     if median <= most:
         print(f"Speedup = {median:.2f} ({how})")
+        if max(turns) > most:
+            print(f"A turn above {most:.2f} was disturbed: other programs keep this machine busy.")
     else:
         print(f"Speedup: not measured. {median:.2f} ({how}) is more than the tokens per")
         print("target pass allow: other programs kept this machine busy. Run it again.")

@@ -115,7 +115,10 @@ def test_a_speedup_above_the_tokens_per_pass_is_none(capsys):
     """A pass of the target over several rows takes no less time than one over a single row."""
     out = comparison(capsys, 3.76, 9.0, 1.58)
     assert "Speedup = " not in out and "machine busy" in out and "3.76" in out
-    assert "Speedup = 3.75 (median of 3 turns, 1.58 to 9.00)" in comparison(capsys, 3.75, 9.0, 1.58)
+    out = comparison(capsys, 3.75, 9.0, 1.58)
+    assert "Speedup = 3.75 (median of 3 turns, 1.58 to 9.00)" in out
+    assert "A turn above 3.75 was disturbed" in out
+    assert "disturbed" not in comparison(capsys, 3.75, 3.75, 1.58)
 
 
 def test_drafted_tokens_beside_the_examined_say_what_was_wasted(capsys):
