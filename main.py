@@ -22,7 +22,7 @@ try:
 
     from checkpoints.registry import MODELS_DIR
     from cli import show
-    from cli.command import run_program
+    from cli.command import run_program, values_of
     from decoding.decode import (
         begin,
         compare,
@@ -107,7 +107,7 @@ def generate(
     """
     if prompt == "-":
         prompt = sys.stdin.read().removesuffix("\n")
-    flags = dict(locals())
+    flags = values_of(generate, locals())
     if json and (trace or stream):
         raise ValueError("--json: expected no --trace and no --stream with it")
     options = options_of(flags)  # of a text: its length, K, the temperature, the seed, ...

@@ -24,13 +24,13 @@ AVX512 = ("SkylakeX", "Cooperlake", "SapphireRapids")
 
 
 def on_one_thread(function: Callable, n: int, size: int) -> None:
-    """Call function(0, n): the run_on_threads of arrays that need no threads."""
+    """Call function(0, n): the run_on_threads of arrays that need no threads; size is not used."""
     function(0, n)
 
 
 def exact_gelu(x, xp):  # [..., n] -> [..., n]
-    """x times the probability that a standard normal number is below it, to 1e-7: in place of
-    gpt2.gelu, its approximation, for the few models that want it.
+    """x times the probability that a standard normal number is below it, to 1e-7, as a new array:
+    for the few models that want it, in place of gpt2.gelu, which approximates it by tanh.
     """
     # NumPy has no erf: Abramowitz and Stegun (1964), 7.1.26
     t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))

@@ -14,8 +14,9 @@ from pathlib import Path
 
 
 def count_threads(environ: Mapping = os.environ, cgroup: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """The number of threads this process may use: the smallest of CPU affinity, cgroup quota, and
-    OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in environ. cgroup: path of the quota's file
+    """The number of threads this process may use, at least 1: the smallest of CPU affinity, cgroup
+    quota, rounded up, and OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in environ; what is not stated
+    does not limit it. cgroup: path of the quota's file
     """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]

@@ -79,7 +79,9 @@ EXACT_GELU = cupy.ElementwiseKernel(
 
 
 def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] -> [n, n_embd]
-    """gpt2.layer_norm as one kernel."""
+    """Bring each row to mean 0 and variance 1, times weight, plus bias, in a new array: what
+    gpt2.layer_norm does, as one kernel. xp is not used.
+    """
     x = cupy.ascontiguousarray(x)
     y = cupy.empty_like(x)
     n_rows, n = x.shape
@@ -91,7 +93,9 @@ def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] ->
 
 def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
     # [n_head, n_total, d_head] -> [n_head, n_new, d_head]
-    """gpt2.dot_product_attention, with all between its products as one kernel."""
+    """softmax(q @ k / sqrt(d_head)) @ v, where each of the new positions sees those up to itself:
+    what gpt2.dot_product_attention does, with all between the products as one kernel.
+    """
     scores = q @ k
     n_head, n_new, n_total = scores.shape
     scale = np.float32(1 / math.sqrt(q.shape[-1]))
@@ -113,7 +117,8 @@ class Weight:
         self.weight, self.shape = cupy.asarray(weight, dtype=dtype), weight.shape
         self.T = self.weight.T
 
-    def __rmatmul__(self, x):
+    def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
+        """The Product of x, rounded to the weight's dtype, and the weight."""
         return Product(x.astype(self.weight.dtype, copy=False) @ self.weight)
 
 
@@ -128,10 +133,12 @@ class Product:
         self.product, self.bias = product, 0
 
     def __iadd__(self, bias):
+        """Only note the bias; a second one would replace it."""
         self.bias = bias
         return self
 
     def __radd__(self, x):
+        """x + product + bias, as one kernel, in float32."""
         return ADD(x, self.product, self.bias)
 
     def reshape(self, *shape):
@@ -140,12 +147,15 @@ class Product:
 
 
 def gelu(x, xp, kernel=GELU):  # a Product or an array [..., n] -> [..., n]
-    """gpt2.gelu as one kernel. The result has the product's dtype, that of the next weight."""
+    """GELU of x, with the bias of a Product added before, as one kernel, in a new array of the
+    product's dtype, which is that of the next weight. kernel: GELU, which approximates it by tanh
+    as gpt2.gelu does, or EXACT_GELU
+    """
     return kernel(x.product, x.bias) if isinstance(x, Product) else kernel(x, 0)
 
 
 def exact_gelu(x, xp):  # a Product or an array [..., n] -> [..., n]
-    """backend.exact_gelu as one kernel."""
+    """`gelu` without its approximation by tanh."""
     return gelu(x, xp, EXACT_GELU)
 
 

@@ -123,20 +123,21 @@ class Threads:
 
     def __init__(self, n: int):
         self.n = n
-        self.workers: list[tuple] = []  # for each its inbox, its bell, and one for the caller
+        # of each: its inbox, the bell that is rung for it, the bell that it rings when it is done
+        self.workers: list[tuple[SimpleQueue, Bell, Bell]] = []
         self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
         self.credit = 0.0  # seconds that sharing has gained lately
         self.alone_until = 0.0  # on `clock`: when to share again
 
     def start_workers(self) -> None:
-        """Start self.n - 1 threads, and set self.workers and self.process. Raises ValueError if a
-        thread cannot be started.
+        """Start self.n - 1 threads that run worker_loop until the process ends; set self.workers
+        and self.process. Raises ValueError if a thread cannot be started.
         """
         # n_pauses differs, so that the threads do not ask for the GIL at the same time
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
         try:
-            for inbox, bell, _ in self.workers:
+            for inbox, bell, _done_bell in self.workers:
                 threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         except RuntimeError as error:  # a limit of threads or memory
             raise ValueError(f"{self.n} threads: {error}; set OMP_NUM_THREADS=1") from None

@@ -50,7 +50,7 @@ def several_rows(n_rows: int) -> int:
     >>> [several_rows(n) for n in (1, 2, 3, 5, 9, 10, 12, 16)]
     [2, 2, 4, 5, 9, 5, 6, 8]
     """
-    n_groups = ceil_div(n_rows, 9 if n_rows < MANY else 8)
+    n_groups = ceil_div(n_rows, 9 if n_rows < MANY else 8)  # of no more rows than that
     size = ceil_div(n_rows, max(1, n_groups))
     return {0: 1, 1: 2, 3: 4}.get(size, size)
 
@@ -70,7 +70,7 @@ def slab_allocator() -> Callable:
         with lock:
             if n_bytes > len(free):
                 free = np.empty(max(n_bytes, SLAB) + LINE, np.uint8)
-                free = free[-free.ctypes.data % LINE :]
+                free = free[-free.ctypes.data % LINE :]  # from the first whole line on
             array, free = free[:n_bytes], free[ceil_div(n_bytes, LINE) * LINE :]
         return array.view(dtype).reshape(shape)
 
@@ -124,6 +124,7 @@ class Tiles:
         return Columns(self)
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
+        """The matrix product x @ weight, on several threads if it is large."""
         n_rows, (n_in, n_out) = len(x), self.shape
         per_group = self.rows_at_a_time(n_rows)
         x = pad_rows(x, per_group)  # [n_groups * per_group, n_in]
@@ -196,6 +197,7 @@ class Columns:
         self.weight, self.shape, self.dtype = weight, weight.shape[::-1], weight.tiles.dtype
 
     def __getitem__(self, ids):  # [n] -> [n, n_in]
+        """A copy of the columns `ids`, as rows."""
         tiles = self.weight.tiles
         n_in, width = self.shape[1], tiles.shape[3]
         # two arrays of indices with a slice between: the axis of ids comes first

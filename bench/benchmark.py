@@ -16,7 +16,7 @@ from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
-from cli.command import require_at_least
+from cli.command import require_at_least, values_of
 from cli.machine import describe_machine
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
@@ -95,7 +95,7 @@ def benchmark(
         plot: a new file, .svg, for a picture of the speedups
         json: print a JSON object for each row, and nothing else
     """
-    flags = dict(locals())
+    flags = values_of(benchmark, locals())
     settings = {name: flags[name] for name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
     about = {"settings": settings, "machine": describe_machine(backend)}
@@ -156,8 +156,8 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
             runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])
             for variant in variants[1:]:
                 draft, K, rule = variant
-                comparable = to_probs.greedy and not acceptance
-                bug = comparable and has_bug(target, batches, runs, variant)
+                must_be_equal = to_probs.greedy and not acceptance  # the texts with and without it
+                bug = must_be_equal and has_bug(target, batches, runs, variant)
                 yield {
                     "target": Path(name).name,
                     "draft": Path(draft).name,
@@ -170,21 +170,21 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
-    """The different values of a list such as "1,2,4"; of ints, all from 1 on, also "1..4". Raises
-    ValueError, which names the flag: for a text that is no such list, more than MOST_VALUES, or
-    folders that end in the same name.
+    """The different values of a list such as "1,2,4", of a kind: str, float, or int from 1 on, for
+    which "1..4" has them all. Raises ValueError, which names the flag: for a text that is no such
+    list, more than MOST_VALUES, or folders that end in the same name.
     """
     values: list[Any] = []
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
-            if dots and kind is int:
+            if dots and kind is int:  # of too many, only so many that they are refused below
                 values += range(int(first), min(int(last), int(first) + MOST_VALUES) + 1)
             else:
                 values.append(kind(part))
     except ValueError:
         values = []
-    if not values or kind is int and min(values) < 1:
+    if not values or (kind is int and min(values) < 1):
         raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4")
     if len(values) > MOST_VALUES:
         raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
@@ -198,8 +198,8 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
 def encode_fitting(
     texts: list[str], encoder: Encoder, target: Model, n_tokens: int
 ) -> list[list[int]]:
-    """Return the token ids of those prompts after which the target's context has room for n_tokens.
-    Warns of the others. Raises ValueError if none has.
+    """The token ids of those prompts after which the target's context has room for n_tokens; others
+    are left out with a warning. Raises ValueError if there is none.
     """
     room = target.config.n_ctx - n_tokens
     ids = [encode_any(text, encoder) for text in texts]

@@ -16,7 +16,7 @@ from checkpoints.files import sha256_of
 from checkpoints.folder import model_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
-from cli.command import print_note, require_at_least
+from cli.command import print_note, require_at_least, values_of
 from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
@@ -35,7 +35,7 @@ from decoding.decode import (
 )
 
 # flags that decide nothing of a line
-NOT_IN_A_LINE = ("file", "out", "batch_size", "cluster", "models_dir", "backend")
+NOT_IN_A_LINE = ("out", "batch_size", "cluster", "models_dir", "backend")
 
 
 def batch(
@@ -73,9 +73,9 @@ def batch(
         batch_size: how many prompts to decode together
         cluster: local:N, N worker processes here; or the address of a Dask scheduler
     """
-    flags = dict(locals())
+    flags = values_of(batch, locals())
     require_at_least(1, batch_size=batch_size)
-    options_of(flags)  # refuses what cannot be used
+    options_of(flags)  # raises ValueError for what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
@@ -83,7 +83,8 @@ def batch(
     write: Callable = line_writer(out) if out else partial(print, flush=True)
     # a folder that was not named stays here: each machine of a cluster has its own
     work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
-    models = done[-1].get("models") if done else None  # lines of older versions have none
+    # what all lines must have in common; None if no line is there, or one of an older version
+    models = done[-1].get("models") if done else None
     n_refused = sum("error" in line for line in done)
     lines = new_lines(jobs, len(done), batch_size, work, cluster)
     with closing(lines), tqdm(total=len(jobs), initial=len(done), disable=None) as bar:
@@ -112,9 +113,9 @@ def seed_of(seed: int, n: int) -> int:
 
 
 def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The lines of jobs, from the first on, that are in the file of --out. Cuts off the piece of a
-    line that an interrupted run left. Raises ValueError if a line is not that of its job, or not
-    whole.
+    """The lines of jobs, from the first on, that are in the file of --out; none if there is no such
+    file. Cuts off the piece of a line that an interrupted run left at its end. Raises ValueError if
+    another line is not that of its job, or not whole.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")
@@ -137,13 +138,13 @@ def are_of(jobs: list[dict[str, Any]], lines: list[bytes], piece: bytes) -> bool
     """Whether lines begin as those of the first jobs do, with their settings, and a piece of a line
     as the next one; without a next job, the piece must be empty.
     """
+    # a line is {"settings": job, ...}: it begins so, without the last brace
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
     if len(lines) + bool(piece) > len(jobs):
         return False
-    begin = begins[len(lines)] if piece else b""
-    return all(line.startswith(own) for line, own in zip(lines, begins)) and (
-        piece.startswith(begin) or begin.startswith(piece)
-    )
+    next_begin = begins[len(lines)] if piece else b""
+    piece_fits = piece.startswith(next_begin) or next_begin.startswith(piece)
+    return piece_fits and all(line.startswith(begin) for line, begin in zip(lines, begins))
 
 
 def new_lines(
@@ -164,7 +165,9 @@ def new_lines(
 
 @lru_cache(maxsize=1)  # as the models are, in a worker
 def identity_of(target: str, draft: str, models_dir: str) -> str:
-    """The SHA-256 of all files that decide a text. The names are those of load_pair."""
+    """The SHA-256 of all files that decide a text, of a target and its draft, in hexadecimal. The
+    names are those of load_pair. The last result is kept.
+    """
     folder = find_folder(target, models_dir)
     files = model_files(folder)
     if draft in HEADS:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
 from cli import trace
-from cli.command import ERRORS, flags_of, print_error, read, say
+from cli.command import ERRORS, flags_of, print_error, read, say, values_of
 from cli.help import unknown
 from decoding.decode import begin, decode, decoders_of, encode_prompt, options_of, pair_of
 
@@ -41,8 +41,8 @@ def chat(
 
     Flags, those of generate:
     """
-    settings = dict(locals())
-    options_of(settings), pair_of(settings)  # refuse what cannot be used
+    settings = values_of(chat, locals())
+    require_usable(settings)
     interactive = sys.stdin.isatty()
     if interactive:
         answer(settings, "/help")
@@ -64,7 +64,7 @@ def chat(
 
 def answer(settings: dict[str, Any], line: str) -> None:
     """Do what a line asks for: say what `chat` is, change or show settings, or continue a prompt;
-    nothing for an empty line. Raises what `change` and `continue_text` do.
+    nothing for an empty line. Raises ValueError for a setting or a prompt that cannot be used.
     """
     if line.strip() in ("/help", "/?"):
         say(*(inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines())
@@ -75,21 +75,30 @@ def answer(settings: dict[str, Any], line: str) -> None:
 
 
 def change(settings: dict[str, Any], words: str) -> None:
-    """Change the setting in words such as "K 6", or show all if there are none. Raises ValueError
-    for a value that cannot be used; the settings stay as they are.
+    """Change the setting in words such as "K 6", or turn one on or off, "trace", and show it on
+    stderr; show all if there are no words. Raises ValueError for a name that is no setting, and for
+    a value or a model that cannot be used; the settings stay as they are.
     """
     flags = flags_of(chat)
     name, _, text = words.strip().partition(" ")
-    if name and name not in flags:
-        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
-    if name and flags[name].annotation is bool and not text:
-        text = str(not settings[name])
     if name:
+        if name not in flags:
+            raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
+        if flags[name].annotation is bool and not text:
+            text = str(not settings[name])
         changed = settings | {name: read(flags[name], text.strip())}
-        options_of(changed), pair_of(changed)  # refuse what cannot be used
+        require_usable(changed)
         settings |= changed
     for shown in [name] if name else settings:
         say(f"/{shown} {settings[shown]}")
+
+
+def require_usable(settings: dict[str, Any]) -> None:
+    """Raise ValueError for a value or a model that cannot be used. The models are loaded, and kept
+    for the texts to come.
+    """
+    options_of(settings)
+    pair_of(settings)
 
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:

@@ -80,8 +80,9 @@ def local_client(n: int) -> Iterator[Client]:
 
 @contextmanager
 def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[Any]]]:
-    """Yield a function like map, whose calls run on the workers of a cluster: map_on_workers.
-    Dask's log is silent from then on.
+    """Yield map_groups(function, items), which is like map, but its calls run on the workers of a
+    cluster (map_on_workers). Waits up to FIRST_WORKER seconds for the first of them. Dask's log is
+    silent from then on.
 
     address: tcp://HOST:8786, of a scheduler; or local:N for N processes here, which end with the
         block
@@ -112,8 +113,9 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
 def map_on_workers(
     client: Client, address: str, function: Callable, items: Iterable
 ) -> Iterator[Any]:
-    """Yield function(item) for each of the items, in their order. Raises ValueError if an item
-    killed its workers, if the scheduler is gone, or if the workers cannot read the function.
+    """Yield function(item) for each of the items, in their order. Raises what the function raises,
+    and ValueError if an item killed its workers, if the scheduler is gone, or if the workers cannot
+    read the function. address: of the cluster, for these errors
     """
     try:
         for future in client.map(function, list(items), pure=False):

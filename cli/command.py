@@ -42,7 +42,7 @@ def print_note(message: Warning | str, *where: Any) -> None:
 
 
 def print_error(error: BaseException) -> None:
-    """Print an error as one line on stderr."""
+    """Print an error as one line on stderr, a long one without its middle."""
     words = str(error) or repr(error)
     if isinstance(error, OSError) and error.strerror:
         words = f"{error.filename or 'output'}: {error.strerror}"
@@ -52,7 +52,7 @@ def print_error(error: BaseException) -> None:
 
 
 def say(*lines: str) -> None:
-    """Print lines on stderr, if that can be written."""
+    """Print lines on stderr, if that can be written, with escapes for what does not print."""
     with suppress(OSError):
         print(*(as_called(printable(line)) for line in lines), sep="\n", file=sys.stderr)
 
@@ -70,6 +70,11 @@ def flags_of(command: Callable) -> dict[str, inspect.Parameter]:
     """{name: parameter} of the flags of a command."""
     parameters = inspect.signature(command).parameters.values()
     return {p.name: p for p in parameters if p.kind == p.KEYWORD_ONLY}
+
+
+def values_of(command: Callable, names: dict[str, Any]) -> dict[str, Any]:
+    """{flag: value} of a command, out of locals(), the names in its function with their values."""
+    return {flag: names[flag] for flag in flags_of(command)}
 
 
 def kinds_of(annotation: Any) -> list:
@@ -138,7 +143,8 @@ def split(
 
 def call(command: Callable, words: list[str], first: Callable) -> None:
     """Call a command with the words of a command line, which Fire reads; or print its help. first:
-    the command whose help describes the flags that others have, too.
+    the command whose help describes the flags that others have, too. Raises ValueError for words
+    and flags that the command does not take, or lacks, and whatever the command raises.
     """
     flags = flags_of(command)
     plain, texts = split(words, flags)
@@ -152,7 +158,7 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
     fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
-    fire.decorators.SetParseFns(**{f: partial(read, flags[f]) for f in flags})(command)
+    fire.decorators.SetParseFns(**{name: partial(read, flags[name]) for name in flags})(command)
     named = [f"--{name}={text}" for name, text in texts.items()]
     # without a separator of its own, which no word has, Fire would take a word - for one
     fire.Fire(command, [*plain, *named, "--", "--separator=\0"])
@@ -177,7 +183,8 @@ def find(name: str, commands: Commands) -> Callable:
 
 def run(words: list[str], commands: Commands) -> int:
     """Run the command that the words begin with, or the first of `commands` if they begin with a
-    flag. Returns the exit code; prints an error of the user's.
+    flag. Returns the exit code: 0; 2 after an error of the user's, which is printed; 130 after
+    Ctrl-C; 141 where nobody reads the output. Any other error is raised.
     """
     try:
         words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]

@@ -21,17 +21,18 @@ ELSEWHERE = {  # {flag that `generate` had: the command that does this}
 
 
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
-    """The error for a word that is none of the names: it says what may be meant.
+    """The error for a word that is none of the names: it says what may be meant; if nothing is
+    close, that `lister`, a flag or the like, lists the names. kind: "flag", "command" or the like.
 
     >>> unknown("flag", "--seeds", ["--seed", "--stop"])
     ValueError("unknown flag '--seeds': expected --seed")
     """
     plain = lambda shown: shown.lower().replace("-", "_").strip("_/")
     known = {plain(shown): shown for shown in names}
-    name = plain(word)
-    if kind != "command" and plain(RENAMED.get(name, "")) in known:
+    name, may_be_flag = plain(word), kind != "command"
+    if may_be_flag and plain(RENAMED.get(name, "")) in known:
         expected = known[plain(RENAMED[name])]
-    elif kind != "command" and name in ELSEWHERE:
+    elif may_be_flag and name in ELSEWHERE:
         expected = ELSEWHERE[name]
     else:
         starts = [shown for one, shown in known.items() if name and one.startswith(name)][:3]

@@ -30,7 +30,8 @@ def require_writable(path: Path) -> None:
 
 def require_new(path: str | Path, *endings: str) -> Path:
     """The Path of a file that is to be made. Raises ValueError if it is there already, if its name
-    has none of the endings, and like require_writable, which may raise OSError, too.
+    has none of the endings, if any are given, and if it cannot be made in its folder; OSError for a
+    name that no file can have.
     """
     path = Path(path)
     if not str(path).endswith(endings or ""):

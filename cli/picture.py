@@ -15,12 +15,14 @@ def painted(svg: str) -> str:
     definition is a colour, such as --ink: #1d2025. Raises KeyError for another variable.
     """
     head, middle, rest = svg.partition("</style>")
-    style = re.sub(AT_RULE, "", head)
-    rules, light = rules_of(style), dict(re.findall(r"(--[\w-]+): (#\w+)", style))
+    style = re.sub(AT_RULE, "", head)  # without the dark colours
+    light = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {variable: colour}
+    rules = rules_of(style)
 
     def with_colours(match: re.Match) -> str:
         tag, attributes, end = match.groups()
         classes = "".join(re.findall(r'class="([^"]*)"', attributes)).split()
+        # the selectors that mean this shape
         names = {tag} | {before + name for name in classes for before in (".", f"{tag}.")}
         colours: dict[str, str] = {}
         for selector, values in rules:

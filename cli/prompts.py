@@ -52,7 +52,7 @@ def prompt_of(line: str, where: str) -> str:
     """
     try:
         record = json.loads(line)
-        record = record.get("settings", record)
+        record = record.get("settings", record)  # of what `generate --json` or `batch` wrote
         prompt = next(record[field] for field in FIELDS if field in record)
         if prompt.strip():
             return prompt

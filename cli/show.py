@@ -14,12 +14,12 @@ from sampling import Round
 
 
 def progress(rounds: Iterator[Round]) -> Iterator[Round]:
-    """Show a bar on a terminal, if the text takes longer than a second."""
+    """Pass Rounds on, and show a bar on a terminal if the text takes longer than a second."""
     return iter(tqdm(rounds, unit=" rounds", delay=1, leave=False, disable=None))
 
 
 def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print the text at its end, behind `opening`."""
+    """Pass the Rounds of a text on, show a bar, and at its end print the text behind `opening`."""
     ids: list[int] = []
     for this_round in progress(rounds):
         ids += this_round.tokens
@@ -30,8 +30,9 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Decode a text, and print it under a title, as the flags prompt, trace, stream and json of
-    `generate` say. Returns what decoding.decode.decode does.
+    """Decode a text, and print it under a title: round by round or while it is written, if the flag
+    trace or stream of `generate` says so; nothing with json. Returns what decoding.decode.decode
+    does.
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)

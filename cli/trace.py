@@ -18,7 +18,7 @@ SOURCES = {
 
 
 def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print the text while it is written, behind `opening`."""
+    """Pass the Rounds of a text on, and print it while it is written, behind `opening`."""
     decode = encoder.incremental_decoder()
     for this_round in rounds:
         if this_round.tokens:  # the prefill has none; of a text that fails at once nothing is shown
@@ -30,8 +30,8 @@ def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[
 
 
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Print a line for each round, with every token marked by where it came from; then the text,
-    behind `opening`. In colour on a terminal, unless NO_COLOR is set.
+    """Pass the Rounds of a text on, and print a line for each, with every token marked by where it
+    came from; then the text, behind `opening`. In colour on a terminal, unless NO_COLOR is set.
     """
     coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
     decode = encoder.incremental_decoder()
@@ -51,7 +51,7 @@ def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[R
             pairs = zip(this_round.tokens, this_round.sources)
             line = "".join(mark(decode([token]), source) for token, source in pairs)
             for token in this_round.draft[this_round.accepted : this_round.examined]:
-                line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")
+                line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
             print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
         yield this_round
     print(f"{opening}{encoder.decode(encoder.without_end(ids))}")

@@ -21,11 +21,12 @@ MAX_PATIENCE = 64  # rounds without drafts between two that try again
 
 
 class AutoK:
-    """A function K(last_round) for sampling.speculative. clock: returns seconds"""
+    """A function K(last_round) for sampling.speculative; clock() returns the time in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self.clock = clock
-        self.accepted, self.examined = 1.2, 2.0  # their ratio is the acceptance rate
+        # their ratio is the acceptance rate; it begins with a guess, which counts as 2 tokens
+        self.accepted, self.examined = 1.2, 2.0
         self.drafted, self.asked = 1.0, 1.0  # their ratio: how often there is a draft at all
         # {drafted tokens: seconds of the last rounds with so many}
         self.seconds: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=9))
@@ -42,7 +43,7 @@ class AutoK:
         return self.K
 
     def learn(self, last_round: Round, seconds: float) -> None:
-        """Add a Round to the sums, in which older ones lose weight."""
+        """Add a Round, which took so many seconds, to the sums, in which older ones lose weight."""
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted
         self.examined = weight * self.examined + last_round.examined
@@ -50,15 +51,16 @@ class AutoK:
             self.drafted = 0.99 * self.drafted + bool(last_round.draft)
             self.asked = 0.99 * self.asked + 1
         self.seconds[len(last_round.draft)].append(seconds)
-        # a round with drafts that was worth its time: try again soon
-        if self.K and len(last_round.tokens) * median_low(self.seconds.get(0, [0])) > seconds:
+        one_by_one = len(last_round.tokens) * median_low(self.seconds.get(0, [0]))
+        if self.K and one_by_one > seconds:  # it was worth its time: try again soon
             self.patience = self.waited = 1
 
     def choose(self) -> int:
         """The K with the most tokens per second. If that is 0, the best other K now and then: after
         more and more rounds, up to MAX_PATIENCE.
         """
-        a, h = self.accepted / self.examined, self.drafted / self.asked  # h: a round has a draft
+        a = self.accepted / self.examined  # the probability that an examined token is accepted
+        h = self.drafted / self.asked  # that the drafter, when it is asked, drafts anything
         # of two times the lower: what disturbs a round makes it longer
         seen = {K: median_low(times) for K, times in self.seconds.items()}
         alone = seen[0]  # FIRST_KS has rounds without drafts
@@ -76,5 +78,5 @@ class AutoK:
         if self.waited <= self.patience:
             return 0
         self.waited = 0
-        self.patience = min(2 * self.patience, MAX_PATIENCE)
+        self.patience = min(2 * self.patience, MAX_PATIENCE)  # the next try is twice as far
         return best

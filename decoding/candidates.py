@@ -53,6 +53,7 @@ def acceptance(p, q, k, again=True):  # [n_vocab], [n_vocab] -> float
     accepted = np.minimum(p, q).sum()
     if k == 1:
         return float(accepted)
+    # the first candidate is rejected as each token with these probabilities; then k - 1 are left
     rest, rejected = residual(p, q), np.maximum(q - p, 0)
     if again:
         return float(accepted + rejected.sum() * acceptance(rest, q, k - 1))

@@ -13,11 +13,12 @@ class Clocked:
         self.owner, self.method, self.seconds = owner, method, seconds
 
     def __getattr__(self, name: str) -> Any:
+        """The owner's attribute; of the one method, a form with a clock (`call`)."""
         value = getattr(self.owner, name)
         return partial(self.call, value) if name == self.method else value
 
     def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
-        """Call the method, and note how long it took."""
+        """Call the method, append how long it took, and return what it returns."""
         begun = time.perf_counter()
         result = function(*arguments, **named)
         self.seconds.append(time.perf_counter() - begun)

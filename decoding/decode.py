@@ -44,10 +44,10 @@ def load_drafts(
     backend: str = "numpy",
     load: Callable = load_models,
 ) -> tuple[Model, dict[str, Any], Encoder]:
-    """Load a target, its drafts, {name: what make_drafter takes}, and their encoder. A name is a
-    size in models_dir, a folder, or an owner/name of Hugging Face; that of a draft may also be one
-    of HEADS, or "ngram", which has nothing to load and is None. Raises ValueError if a model is not
-    there or cannot be used. load: as utils.load_models
+    """Load a target, its drafts, {name: its Model or head, as make_drafter takes it}, and their
+    encoder. A name is a size in models_dir, a folder, or an owner/name of Hugging Face; that of a
+    draft may also be one of HEADS, or "ngram", which has nothing to load and is None. Raises
+    ValueError if a model is not there or cannot be used. load: as utils.load_models
     """
     sizes = [name for name in drafts if name not in (NGRAM, *HEADS)]
     models, encoder = load([target, *sizes], models_dir, get_backend(backend))
@@ -65,13 +65,13 @@ def load_drafts(
 def load_pair(
     target: str, draft: str, models_dir: str, backend: str = "numpy"
 ) -> tuple[Model, Any, Encoder]:
-    """Load a target, one draft and their encoder, as load_drafts does."""
+    """Load (target, draft, encoder) as load_drafts does; "ngram" is None. The last is kept."""
     model, drafts, encoder = load_drafts(target, [draft], models_dir, backend)
     return model, drafts[draft], encoder
 
 
 def names_of(settings: Mapping[str, Any]) -> tuple[str, str, str]:
-    """What names the models of {flag: value}: target, draft, models_dir. Where only the
+    """(target, draft, models_dir): the names of the models of {flag: value}. Where only the
     autoregressive decoder runs, the draft is n-grams, which need no model.
     """
     draft = NGRAM if settings.get("mode") == "autoregressive" else settings["draft_model_size"]
@@ -79,12 +79,14 @@ def names_of(settings: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def pair_of(settings: Mapping[str, Any]) -> tuple[Model, Any, Encoder]:
-    """The models of {flag: value}, as load_pair returns them."""
+    """(target, draft, encoder) that {flag: value} name, as load_pair loads or has kept them."""
     return load_pair(*names_of(settings), settings["backend"])
 
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """{flag: value} as the options of `begin`. Raises ValueError for what cannot be used."""
+    """{flag: value} as the options of `begin`: K, to_probs, stop and so on. Raises ValueError for
+    what cannot be used: a number out of range, or coupled with verification.
+    """
     options = {name: settings[name] for name in ("K", "seed", "verification", "coupled")}
     if (n_tokens := settings["n_tokens_to_generate"]) < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
@@ -113,7 +115,7 @@ def read_stop(flag: str) -> str:
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
-    """The drafter of one text, for sampling.speculative. draft_model: as load_pair returned it."""
+    """The drafter of one text, for sampling.speculative. draft_model: None looks up n-grams."""
     if draft_model is None:
         from decoding.ngrams import NGramDrafter
 
@@ -177,10 +179,10 @@ def begin(
 ) -> Iterator[Round]:
     """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
 
-    ids: of the prompt, as encode_prompt returns them. n_tokens: how many to write; the text may end
-    before, after `stop` or <|endoftext|>, but not without an encoder. draft_model: as load_pair
-    returned it, not used by the autoregressive decoder. coupled: draft and target share their noise
-    (decoding/coupled.py). options_of returns such options, and refuses what cannot be used.
+    ids: of the prompt, at least one. n_tokens: how many to write; the text may end before, after
+    `stop` or <|endoftext|>, but not without an encoder. draft_model: a Model, a head of the target,
+    or None for n-grams; not used by the autoregressive decoder. coupled: draft and target share
+    their noise (decoding/coupled.py). options_of returns such options, and refuses wrong ones.
 
     rng, rule: in place of those that seed and coupled, verification and coupled name.
     around_drafter: gets the drafter; what it returns, such as one with a clock, drafts

@@ -70,8 +70,9 @@ class Medusa:
     def read(
         self, ids: list[int], cache: MedusaCache, n_last: int = 1
     ):  # [n_ids] -> [n_last, n_vocab]
-        """The logits after ids. ids: a text, len(cache.known) tokens, and behind it the tokens
-        drafted so far. n_last: 1, or 0 for a prefill, which reads nothing
+        """The logits after ids: those of the head for the next place. ids: a text, len(cache.known)
+        tokens, and behind it the tokens drafted so far. n_last: 1, or 0 for a prefill, which reads
+        nothing and returns no row
         """
         return self.read_together([ids], [cache], [n_last])[0]
 

@@ -28,7 +28,9 @@ class NGramDrafter:
         return draft, one_hot(draft, self.n_vocab)
 
     def look_up(self, ids: list[int], string: str, k: int) -> list[int]:
-        """The tokens that `propose` drafts. string: the ids, as as_string returns them"""
+        """Up to k tokens that followed where the longest n-gram at the end of ids occurred last,
+        repeated if they are fewer than k; [] without a match. string: as_string(ids)
+        """
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
             # only matches that end before the last token: a token must follow
             start = string.rfind(string[-n:], 0, len(string) - 1)

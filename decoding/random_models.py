@@ -16,14 +16,13 @@ from utils import Read, build_model, require_memory
 
 
 def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
-    """Weights of a normal distribution, for build_model; scale: its standard deviation. The texts
-    of such a model mean nothing, but its times are real.
+    """A function read(name) -> array, for build_model: new weights of a normal distribution at each
+    call, with 1 added to the gains of a layer norm. scale: the standard deviation
     """
     rng, shapes = np.random.default_rng(seed), config.shapes()
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
-        # layer norms scale by about one
         return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
 
     return read
@@ -51,7 +50,7 @@ def random_models(
 
 
 def config_of(name: str, models_dir: str) -> Config:
-    """The Config of a size or of a folder. Raises ValueError for any other name."""
+    """The Config of a folder, or of one of SIZES. Raises ValueError for any other name."""
     folder = locate(name, models_dir)
     has_config = folder and any((folder / file).is_file() for file in CONFIGS)
     if name in SIZES and not has_config:  # a folder may be what a download left
@@ -70,5 +69,5 @@ class AnyTokens:
         self.n_vocab, self.end_of_text = n_vocab, None
 
     def encode(self, text: str) -> list[int]:
-        """Encode a text to ids below n_vocab."""
+        """The ids of a text, all below n_vocab; they do not tell the text any more."""
         return [i % self.n_vocab for i in self.encoder.encode(text)]

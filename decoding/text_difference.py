@@ -65,14 +65,14 @@ def explain_difference(
         floor /= to_probs.temperature
     error = max(floor, spread(scores)) if agree else floor
     tokens = first[position : position + 1] + second[position : position + 1]
-    # if one text has ended, there is no second token: then the gap of the best two is told
-    pair = scores[0, tokens] if len(tokens) == 2 else np.sort(scores[0])[-2:]
+    both_go_on = len(tokens) == 2  # if one text has ended, the gap of the best two is told
+    pair = scores[0, tokens] if both_go_on else np.sort(scores[0])[-2:]
     gap = abs(np.diff(np.maximum(pair, LEAST))[0])
     return {
         "position": position,
         "gap": float(gap),
         "float_error": float(error),
-        "verdict": "tie" if agree and gap <= 2 * error and len(tokens) == 2 else "bug",
+        "verdict": "tie" if agree and both_go_on and gap <= 2 * error else "bug",
     }
 
 
@@ -86,7 +86,9 @@ def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:
 
 
 def spread(scores: np.ndarray) -> float:  # [n_passes, n_vocab]
-    """The largest difference between two passes in the score of a token."""
+    """The largest difference between two passes in the score of a token; scores below LEAST, such
+    as minus infinity, count as LEAST.
+    """
     return np.ptp(np.maximum(scores, LEAST), axis=0).max()
 
 
