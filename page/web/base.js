@@ -59,7 +59,7 @@ const listed = id => (/^\p{L}/u.test(words[id]) ? "…" : "") + bare(words[id]);
 const spoken = id => word(id).replace("␣", "space ");
 
 const NAMES = {
-  draft: "accepted guess", correction: "replacement", bonus: "extra word: all were right",
+  draft: "accepted guess", correction: "replacement", bonus: "extra word",
   target: "large model alone", rejected: "rejected guess",
 };
 
@@ -79,24 +79,22 @@ const draftedIn = run => sum(run.rounds.map(({draft}) => draft.length));
 const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
-const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a pass
+const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a delivery
 const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
-// How sure the large model was of each word that was written: its likeliest has this probability.
-const surenessOf = run => run.rounds.flatMap(({likely}) => likely.map(rows => rows[0][1]));
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 
-// Both decoders have taken turns; each turn is [seconds alone, of drafting, of the rest]. From it:
-// the speedup; c, the seconds of a guess; extra, those that each guess adds to a pass. c and extra
-// are in passes of the large model alone.
-function turnsOf(run) {
-  const drafted = draftedIn(run) || 1, passes = run.rounds.length, n = tokensOf(run).length;
-  return run.turns.map(([alone, draft, rest]) => {
-    const one = alone / run.alone.tokens.length;
-    return {one, speedup: n * one / (draft + rest), c: draft / drafted / one,
-      extra: Math.max(0, (rest / one - passes) / drafted)};
-  });
+// How many times as fast guessing was, in each turn: [seconds alone, of drafting, of the rest].
+const speedupsOf = run => run.turns.map(([alone, draft, rest]) =>
+  tokensOf(run).length * alone / run.alone.tokens.length / (draft + rest));
+const speedupOf = run => median(speedupsOf(run));
+
+// Of the race that is shown, in seconds: a delivery alone; with guesses, the guessing before a
+// delivery, and the delivery itself. And how many guesses and words it has. All on average.
+function costsOf({alone, rounds}) {
+  const mean = valueOf => sum(rounds.map(valueOf)) / rounds.length;
+  return {alone: sum(alone.seconds) / alone.tokens.length, guessing: mean(({seconds}) => seconds[0]),
+    rest: mean(({seconds}) => seconds[1]), guesses: mean(({draft}) => draft.length), written: mean(({tokens}) => tokens.length)};
 }
-const medianOf = (turns, name) => median(turns.map(turn => turn[name]));
 
 // ---------------------------------------------------------------- what stands around the figures
 

@@ -102,7 +102,7 @@ function begin(run) {
   showBase(run);
   $("chance").classList.toggle("room", !run.other); // it is still to come
   if (run.other) for (const one of [run, run.other])
-    $("chance").querySelectorAll("b")[Number(isByChance(one))].textContent = factor(speedupOfRun(one));
+    $("chance").querySelectorAll("b")[Number(isByChance(one))].textContent = factor(speedupOf(one));
 }
 
 // Play from the beginning; without motion, the end is shown.

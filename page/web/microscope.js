@@ -24,7 +24,7 @@ function itemsOf(run) {
 }
 
 function itemButton(item) {
-  const label = `${spoken(item.id) || "empty"}, ${NAMES[item.kind]}, round ${item.r + 1}`;
+  const label = `${spoken(item.id) || "empty"}, ${NAMES[item.kind]}, delivery ${item.r + 1}`;
   const element = make(`button.token.${item.kind}`, {type: "button", "aria-label": label,
     "aria-pressed": "false", tabindex: "-1", click: () => select(item)},
     inText(item.shown ?? words[item.id]).replace(/\n/g, "").replace(/^ (?=.)/, ""));
@@ -32,14 +32,13 @@ function itemButton(item) {
   return element;
 }
 
-// Below each guess are two bars, its q and its p. A rejected one stands above what took its place.
+// Below each guess are two bars, its q and its p.
 function showText(run) {
-  const text = items.filter(item => item.shown !== null);
-  put("text", make("span.soft", plainly(run.prompt)), text.map((item, i) => {
-    const above = items[item.n - 1], isBelow = above?.kind === "rejected", {p, q} = isBelow ? above : item;
-    return [/^ ./.test(item.shown) && " ",
-      make(q === undefined ? "span" : "span.cell", {style: {"--p-of": p ?? 0, "--q-of": q ?? 0}}, isBelow && itemButton(above), itemButton(item)),
-      /\n$/.test(item.shown) && !/^\n/.test(text[i + 1]?.shown ?? "") && "\n"];
+  put("text", make("span.soft", plainly(run.prompt)), items.map((item, n) => {
+    const {p, q, shown} = item, own = shown ?? words[item.id];
+    return [/^ ./.test(own) && " ",
+      make(q === undefined ? "span" : "span.cell", {style: {"--p-of": p ?? 0, "--q-of": q ?? 0}}, itemButton(item)),
+      shown !== null && /\n$/.test(own) && !/^\n/.test(items[n + 1]?.shown ?? "") && "\n"];
   }));
   put("legend", make("li", make("span.swatch", {style: {"--ground": "var(--q)"}}), "how likely the small model found it"),
     make("li", make("span.swatch", {style: {"--ground": "var(--p)"}}), "the large one"),
@@ -49,16 +48,13 @@ function showText(run) {
 // ---------------------------------------------------------------- why guesses are right
 
 function showEasy(run) {
-  const [large, small] = run.parameters, n = draftedIn(run) && mostWords(run) - 1;
-  const shared = run.rounds.flatMap(({overlap, examined, support}) => support ? [] : overlap.slice(0, examined));
-  const a = acceptedIn(run) / (examinedIn(run) || 1), brings = sum(range(n + 1).map(i => a ** i)), isOften = a > .5;
-  const who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
+  const [large, small] = run.parameters, [drafted, examined, accepted] = [draftedIn, examinedIn, acceptedIn].map(count => count(run));
+  const isOften = accepted > .5 * examined, who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
-  put("surely", n > 0 && [isOurs(run) && "It was trained to imitate the large one. ", small && isOften ? "It mostly finds the same words likely: compare" : "Compare", " the two bars below each guess. ",
-    shared.length > 0 && ["On average the two models share ", make("b", percent(sum(shared) / shared.length)), " of their odds. "], "Choose a word to see them."]);
-  put("rate", n > 0 && [`${plural(draftedIn(run), "word")} were guessed. Up to the first wrong one of each round, ${examinedIn(run)} were looked at, `,
-    make("b", `${acceptedIn(run)} of these right: a = ${a.toFixed(2)}`), `. With K = ${n} guesses, a delivery then brings 1 + a + … + a`, make("sup", "K"),
-    " = (1 − a", make("sup", "K+1"), `) / (1 − a) = ${brings.toFixed(2)} words on average; here it was ${tokensOf(run).length} / ${run.rounds.length} = ${(tokensOf(run).length / run.rounds.length).toFixed(2)}.`]);
+  put("surely", drafted > 0 && [isOurs(run) && "It was trained to imitate the large one. ", small && isOften ? "It mostly finds the same words likely: compare" : "Compare",
+    " the two bars below each guess. (Replacements and extra words were not guessed.)"]);
+  put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
+    `, ${examined - accepted} rejected, ${drafted - examined} void, as they came after a rejected one.`]);
 }
 
 // The rule of a run; that of the likeliest words is shown as if they were drawn by chance.
@@ -69,26 +65,26 @@ const ruleOf = run => !isByChance(run) ? "token" : run.settings.coupled ? "coupl
 // What became of it, in the run that is shown.
 function explain({kind, round, i, id, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
-  const rule = ruleOf(state.base), stays = kind === "draft", ends = `the guess ${stays ? "stays" : "is replaced"}.`;
-  const odds = !chance ? `The large model’s likeliest word is ${stays ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: `The random number was ${Number(u).toFixed(2)}, ${stays ? "below" : "not below"} ${Math.min(1, ratio).toFixed(2)}: ${ends}`,
-      block: `The guesses up to this one stay together in ${percent(P)} of all cases.`,
+  const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
+  const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
+    : {token: `A random number from 0 to 1 was ${Number(u).toFixed(2)}, ${isKept ? "below" : "not below"} min(1, p / q) = ${Math.min(1, ratio).toFixed(2)}: ${ends}`,
+      block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
     draft: odds,
-    rejected: odds + (chance ? ` In its place comes ${own}.` : ""),
-    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from what the small model says too seldom" : ""}.`,
-    bonus: "All guesses were right: behind the last one, the same delivery brought the large model’s own next word, for free.",
+    rejected: odds + (own ? ` In its place comes ${own}.` : ""),
+    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from the words that the small model guesses too seldom" : ""}.`,
+    bonus: "All guesses were accepted: behind the last one, the same delivery brought the large model’s own next word, for free.",
     target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
 }
 
 // ---------------------------------------------------------------- p and q
 
-// The likeliest tokens at a place of a round, from q’s greatest excess to p’s greatest, and all others
-// together: [{id, p, q, both, over}]. both is what p and q share, over p’s excess over that; where
+// The likeliest tokens at a place of a round, likeliest by p first, and all others together, at last:
+// [{id, p, q, both, over}]. both is what p and q share, over p’s excess over that; where
 // nothing was drafted, q is null. The block rule holds P p against q, P being the chance that the
-// drafts before are kept.
+// drafts before are accepted.
 function rowsAt(round, i) {
   const P = round.support && i > 0 ? round.support[i - 1] : 1;
   const rows = round.likely[i].map(([id, p, q]) => ({id, p: P * p, q, both: Math.min(P * p, q)}));
@@ -98,39 +94,26 @@ function rowsAt(round, i) {
     both: drafted ? left(round.overlap[i], "both") : 0};
   if (others.p + others.q > .0005) rows.push(others);
   for (const row of rows) row.over = row.p - row.both;
-  const last = row => Number(row.id === null);
-  return rows.sort((a, b) => last(a) - last(b) || (a.p - a.q) - (b.p - b.q));
+  return rows;
 }
 
-// A draw of a guess by the rule, as the picture shows it: {u, guess, place, instead}, two rows and a place
-// on the bar of the first; null for what is no such guess. Words drawn by chance have their own u; of
-// the likeliest words, a u is taken that keeps what was kept, and rejects what was rejected.
-function exampleOf({round, i, id, kind, ratio, u, q}, rows) {
-  if (ruleOf(state.base) !== "token" || kind !== "draft" && kind !== "rejected") return null;
-  const kept = Math.min(1, ratio), own = isByChance(state.base) ? u : kind === "draft" || kept === 1 ? kept / 2 : (1 + kept) / 2;
-  const most = rows.reduce((best, row, n) => row.over > rows[best].over ? n : best, 0);
-  const taken = rows.findIndex(row => row.id === round.tokens[i] && row.over > 0);
-  return {u: own, guess: rows.findIndex(row => row.id === id), place: own * q, instead: own < kept ? undefined : taken < 0 ? most : taken};
-}
-
-// The rule in three steps, with the numbers of a guess.
-function showRule({p, q, id}, rows, example) {
-  const name = example ? quoted(id) : "x", kept = Math.min(1, p / q), isCut = example && example.instead !== undefined;
-  const lack = percent(sum(rows.map(({over}) => over)));
+// The rule in three steps, with the odds of the guess that is chosen, if there is one.
+function showRule({p, q, id}, rows) {
+  const isGuess = q !== undefined, lack = percent(sum(rows.map(({over}) => over)));
   put("rule", rows[0].q !== null && [
-    make("li", make("b", "Guess. "), "The small model draws a word by its odds q. ", example && ["It says ", make("b", `${name} in ${percent(q)}`), ", the large model ", make("b", `in p = ${percent(p)}`), p < q ? ": too often." : ": not too often."]),
-    make("li", make("b", "Keep or cut off. "), "It stays with probability ", make("b", "min(1, p / q)", example && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${kept.toFixed(2)}` : "1, always"}`), ", ", make("span.key.accepted", "the part that both models say"), ". ",
-      example && kept < 1 && `A random number from 0 to 1 decides: ${isByChance(state.base) ? "it was" : "say,"} ${example.u.toFixed(2)}, ${isCut ? "not below, it is cut off" : "below, it stays"}.`),
-    make("li", make("b", "Refill. "), "For what is cut off, another word is drawn from ", make("b", "norm(max(0, p − q))"), ": ", make("span.key.residual", "what the small model says too seldom"), ", scaled to add up to 1 (norm).", isCut && rows[example.instead].id !== null && [" Here it is ", make("b", quoted(rows[example.instead].id)), "."])]);
-  put("exact", rows[0].q !== null && ruleOf(state.base) === "token" && [make("b", "Why it comes out exactly as p: "), `the odds of each model add up to 100\u00a0%, so as much is cut off, ${lack}, as is lacking. One goes into the other: `, make("b", "min(p, q) + max(0, p − q) = p"), ", for every word, however bad the guesses."]);
+    make("li", make("b", "Guess. "), "The small model draws a word by its odds q", isGuess && [": ", make("b", `${quoted(id)} with q = ${percent(q)}`), "; the large model’s odds are ", make("b", `p = ${percent(p)}`)], "."),
+    make("li", make("b", "Accept or reject. "), "The guess is ", make("span.key.accepted", "accepted"), " with probability ", make("b", "min(1, p / q)", isGuess && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${(p / q).toFixed(2)}` : "1, always"}`), "."),
+    make("li", make("b", "Replace. "), "For a rejected guess, ", make("span.key.residual", "another word"), " is drawn from those that the small model guesses too seldom: by p − q where that is above 0, scaled to add up to 1. In short: ", make("b", "norm(max(0, p − q))"), ".")]);
+  put("exact", rows[0].q !== null && ruleOf(state.base) === "token" && [make("b", "Why it comes out exactly as p: "), "a word is guessed and accepted in min(p, q) of all cases; max(0, p − q) is missing. ",
+    `Over all words, ${lack} is missing, and ${lack} is rejected: each rejected guess goes where something is missing. `, make("b", "min(p, q) + max(0, p − q) = p"), ", however bad the guesses."]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
 
 // Of each row two bars over each other, from y to y + height in the row. The upper is q: what p has, too,
-// is kept, and the rest cut off. The lower is p: what was kept, and what is refilled.
+// is accepted, and the rest rejected. The lower is p: what was accepted, and what is replaced.
 const UPPER = [.08, .36], LOWER = [.5, .42];
-const PIECES = {accepted: "kept", rejected: "cut off", residual: "refilled"};
+const PIECES = {accepted: "accepted", rejected: "rejected", residual: "replacement"};
 
 // A piece of a bar in the i-th of n rows, from one share of the width to another.
 const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
@@ -150,30 +133,27 @@ function bars(rows, most, label, ...parts) {
     make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"}, drafted && outline(UPPER, "q"), outline(LOWER, "p")));
 }
 
-function showDistributions({round, i, id}, rows, example) {
-  const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isWhole = drafted && !P;
+function showDistributions({round, i, id}, rows) {
+  const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), most}, dots = make("svg:g");
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number", "–")), total: make("span", "–"), most}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often it is guessed, and how often it is written", counts.accepted, counts.residual);
   picture.append(dots);
-  const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = (kind, x) => make("td.number" + kind, percent(x));
-  const numbers = ({p, q, both, over}) => [drafted && number("", q), isWhole && [number(".middle", both), number(".middle", over)], number("", p)];
-  const whole = {id: null, p: 1, q: 1, both: sum(rows.map(({both}) => both)), over: sum(rows.map(({over}) => over))};
+  const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", percent(x));
   put("more", make("table", {id: "likely"},
     make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.line-q"), "above: guessed "], make("span.line-p"), drafted ? "below: written" : "the large model’s odds"),
-      drafted && head("th.number", "guessed\nq"), isWhole && [head("th.number.middle", "kept\nmin(p, q)"), head("th.number.middle", "+ refilled\nmax(0, p − q)")], head("th.number", P ? "P × p" : isWhole ? "= written\np" : "p"))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
-      n === 0 && make("td.picture", {rowspan: rows.length}, picture), numbers(row)))),
-    isWhole && make("tfoot", make("tr", make("th", {scope: "row"}, "all"), make("td.picture", bars([whole], 1, "all words together: as much is cut off as is refilled")), numbers(whole)))),
+      drafted && head("th.number", "guessed\nq"), head("th.number", P ? "P × p" : drafted ? "written\np" : "p"), isDrawn && head("th.number", "drawn\n", counts.total))),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "others (sum)" : listed(row.id)),
+      n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
-      : `guesses are judged together${P ? ": P is the chance that those before this one stay" : ""}.`)),
-    drafted && rule === "token" && drawsPanel(rows, picture, counts, dots, example));
+      : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
+    isDrawn && drawsPanel(rows, rows.findIndex(row => row.id === id), picture, counts, dots));
 }
 
-// ---------------------------------------------------------------- a hundred thousand draws
+// ---------------------------------------------------------------- draws
 
-const N_DRAWS = 100000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.5;
+const N_DRAWS = 1000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.5;
 let drawing = null; // the draws that are under way
 const after = seconds => new Promise(done => setTimeout(done, 1e3 * seconds));
 
@@ -184,86 +164,90 @@ function pick(masses, at) {
   return found < 0 ? masses.findLastIndex(mass => mass > 0) : found;
 }
 
-// One draw, the rule itself: a guess from q falls somewhere on its bar. In what p and q share, it
-// stays; beyond, it is cut off, and another word is drawn from what is lacking.
+// One draw, the rule itself: a guess from q falls somewhere on its bar. In what p and q share, it is
+// accepted; beyond, it is rejected, and another word is drawn from what is lacking.
 function drawOne(rows) {
   const guess = pick(rows.map(({q}) => q), Math.random()), place = Math.random() * rows[guess].q;
   return {guess, place, instead: place < rows[guess].both ? undefined : pick(rows.map(({over}) => over), Math.random())};
 }
 
-// The example, if there is one, then a draw that stays and one that is cut off, in steps: [words, row, bar, place, kind].
-function* slowDraws(rows, example, most = 3) {
+// A draw in steps: [words, row, bar, place, kind].
+function stepsOfDraw({guess, place, instead}, rows) {
   const name = i => make("b", rows[i].id === null ? "another word" : quoted(rows[i].id));
-  const some = range(1000).map(() => drawOne(rows)), stays = ({instead}) => instead === undefined;
-  for (const {guess, place, instead} of [example, some.find(stays), some.find(draw => !stays(draw))].filter(Boolean).slice(0, most)) {
-    yield [["The small model guesses ", name(guess), " …"], guess, UPPER, place, "guess"];
-    if (instead === undefined) yield [["… which the large model says as often: it ", make("span.mark.draft", "stays"), "."], guess, LOWER, place, "accepted"];
-    else {
-      yield [["… more often than the large model does: ", make("s", "cut off"), " …"], guess, UPPER, place, "rejected"];
-      yield [["… and ", make("span.mark.correction", "refilled"), " where something is lacking: ", name(instead), " is written."],
-        instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"];
-    }
-  }
+  const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
+  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), "."], guess, LOWER, place, "accepted"]];
+  return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
+    [[...said, make("s", "rejected"), ", ", name(instead), " comes as its ", make("span.mark.correction", "replacement"), "."],
+      instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"]];
 }
 
-// Slow draws, then fast ones, from when they are first seen on: counts fill up to p.
-function drawsPanel(rows, picture, {accepted, residual, most}, dots, example) {
-  const counts = rows.map(() => ({accepted: 0, residual: 0}));
-  const move = (dot, row, [y, height], place, kind) => {
-    dot.setAttribute("class", kind);
-    for (const [name, value] of [["cx", place / most], ["cy", (row + y + height / 2) / rows.length]]) dot.style.setProperty(name, share(value));
+// From when they are first seen on: two examples, slowly, then many draws; then as many more as one
+// likes. All draws but the examples are counted: the counts go towards p.
+function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, most}, dots) {
+  const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
+  let n = 0;
+  const count = ({guess, instead}) => {
+    counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
+    n++;
   };
-  const show = n => {
+  const showCounts = () => {
+    total.textContent = whole(n) + " ×";
     counts.forEach((count, i) => {
-      const [own, other] = [count.accepted, count.residual].map(count => count / N_DRAWS / most);
+      const [own, all] = [count.accepted, count.accepted + count.residual].map(count => clamp(count / n / most, 0, 1)); // few draws reach the edge
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
-      residual[i].setAttribute("width", share(other));
+      residual[i].setAttribute("width", share(all - own));
+      tally[i].textContent = percent((count.accepted + count.residual) / n);
     });
-    const replaced = sum(counts.map(({residual}) => residual)), whole = n => n.toLocaleString("en");
-    const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
-    if (n) put("drawn", make("b", `${whole(n)} draw${n === 1 ? "" : "s"}`), `: ${whole(n - replaced)} `, make("span.mark.draft", "stayed"),
-      `, ${whole(replaced)} `, make("span.mark.correction", "replaced"), ". ", n === N_DRAWS
-        && make("b", `Each word came up as often as the large model says it; largest difference: ${(100 * gap).toFixed(2)} percentage points.`));
   };
-  async function draw(tell) {
+  const tellCounts = () => {
+    const replaced = sum(counts.map(({residual}) => residual));
+    const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
+    put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
+      make("span.mark.correction", "replaced"), `. Largest difference from p: ${(100 * gap).toFixed(1)} percentage points.`);
+  };
+  // Show some in slow steps, which are counted elsewhere, then draw many.
+  async function draw(slow, many, seconds, tell = announce) {
     const mine = drawing = {}, isOver = () => drawing !== mine || !picture.isConnected;
-    for (const count of counts) count.accepted = count.residual = 0;
-    show(0);
-    picture.classList.remove("drawing");
-    dots.replaceChildren();
-    for (const [says, ...place] of still.matches ? [] : slowDraws(rows, example)) {
-      if (place.at(-1) === "guess") dots.replaceChildren(make("svg:circle", {r: 8}));
-      move(dots.firstChild, ...place);
-      put("drawn", says);
-      await after(SLOW_SECONDS);
-      if (isOver()) return;
+    for (const one of slow) {
+      for (const [says, row, [y, height], place, kind] of still.matches ? [] : stepsOfDraw(one, rows)) {
+        if (kind === "guess") dots.replaceChildren(make("svg:circle", {r: 8}));
+        const dot = dots.firstChild;
+        dot.setAttribute("class", kind);
+        for (const [name, value] of [["cx", place / most], ["cy", (row + y + height / 2) / rows.length]]) dot.style.setProperty(name, share(value));
+        put("drawn", says);
+        await after(seconds);
+        if (isOver()) return;
+      }
     }
     dots.replaceChildren();
-    picture.classList.add("drawing");
     const begin = performance.now();
-    for (let n = 0; n < N_DRAWS && !isOver();) {
+    for (let done = 0; done < many && !isOver();) {
       const part = still.matches ? 1 : (performance.now() - begin) / 1e3 / DRAW_SECONDS; // slow at first
-      for (const due = clamp(Math.ceil(N_DRAWS * part ** 4), 1, N_DRAWS); n < due; n++) {
-        const {guess, instead} = drawOne(rows);
-        if (instead === undefined) counts[guess].accepted++;
-        else counts[instead].residual++;
-      }
-      show(n);
+      for (const due = clamp(Math.ceil(many * part ** 3), 1, many); done < due; done++) count(drawOne(rows));
+      showCounts();
+      tellCounts();
       if (!still.matches) await new Promise(requestAnimationFrame);
     }
-    if (!isOver()) tell($("drawn").textContent);
+    if (isOver()) return;
+    tellCounts();
+    tell($("drawn").textContent);
   }
   drawing = null;
-  for (const [, ...place] of example ? slowDraws(rows, example, 1) : []) if (place.at(-1) !== "guess") {
-    dots.append(make("svg:circle", {r: 7}));
-    move(dots.lastChild, ...place);
-  }
+  const some = range(1000).map(() => drawOne(rows)), own = some.filter(({guess}) => guess === chosen);
+  const isRejected = ({instead}) => instead !== undefined;
+  const examples = [own.find(isRejected) ?? some.find(isRejected), own.find(one => !isRejected(one)) ?? some.find(one => !isRejected(one))];
   new IntersectionObserver(([{isIntersecting}]) => {
-    if (isIntersecting && !drawing) draw(() => {});
+    if (isIntersecting && !drawing) draw(examples.filter(Boolean), N_DRAWS, SLOW_SECONDS, () => {});
   }, {threshold: .9}).observe(picture);
-  return make("div.row.draws", button("Draw again", "draws", () => draw(announce)),
-    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess stays or is replaced, again and again: what comes out?"));
+  const drawNext = () => {
+    const one = drawOne(rows);
+    count(one);
+    showCounts();
+    draw([one], 0, .5);
+  };
+  return make("div.row.draws", button("Draw one", "draw", drawNext), button(`Draw ${whole(N_DRAWS)}`, "draws", () => draw([], N_DRAWS, 0)),
+    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess is accepted or replaced, again and again: what comes out?"));
 }
 
 // ---------------------------------------------------------------- which decision
@@ -287,12 +271,13 @@ function select(item) {
     ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
     : make("span.mark." + kind, bare(words[item.id])));
   put("because", make("span.verdict." + kind, NAMES[kind]), " ", explain(item));
-  const rows = rowsAt(round, i), example = exampleOf(item, rows);
-  put("odds", rows[0].q === null ? "Nothing was guessed at this place. Drawn by chance, a word comes up by the large model’s own odds:" : !isByChance(run) ? [make("b", "Now by chance. "), `So far each word was the likeliest, and the text the same, word for word. Chatbots draw their words at random; so let both models draw here (temperature ${run.chance}). Would ${quoted(item.id)} have been written too often, or too seldom? Neither, by this rule:`]
+  const rows = rowsAt(round, i), isDrafted = rows[0].q !== null, t = isByChance(run) ? run.settings.temperature : run.chance;
+  put("h-chances", isByChance(run) ? "How words drawn by chance keep their odds" : "And if words are drawn by chance, as chatbots do?");
+  put("odds", !isDrafted ? "Nothing was guessed at this place. Drawn by chance, a word comes up by the large model’s own odds:"
     : run.settings.coupled ? "Words are drawn by chance, here under the same noise: the same text, too."
-    : `Words are drawn by chance (temperature ${run.settings.temperature}): another text, the same odds for each word. The rule:`);
-  showRule(item, rows, example);
-  showDistributions(item, rows, example);
+    : `At the same place (temperature ${t}): each word must come up as often as the large model says it, no matter how often it is guessed. The rule:`);
+  showRule(item, rows);
+  showDistributions(item, rows);
 }
 
 $("text").addEventListener("keydown", event => {

@@ -5,11 +5,14 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
 
-// Seconds on the page: of a delivery alone, at first; of a row that is checked; of a look at all rows;
-// of what comes after the first rounds with guesses; of the end. FAST: deliveries a second that no eye
-// can follow one by one.
-const SECONDS = {delivery: 2, row: .35, look: 1, others: 8, end: 6}, N_SLOW = 2, FAST = 2;
-const N_ALONE = 5; // places that the large model alone could fill, if it knew the words before them
+// Seconds on the page: of a delivery alone, at first; of a step of checking; of a look at all rows;
+// of what comes after the first deliveries with guesses; of the end. FAST: deliveries a second that no
+// eye can follow one by one.
+const SECONDS = {delivery: 2, step: .5, look: 2, others: 8, end: 6}, N_SLOW = 2, FAST = 2;
+
+// Steps until a round is checked: one a row, up to the last that counts; what is rejected is seen for
+// three more, before its replacement comes.
+const stepsOf = ({accepted, examined}) => accepted + (examined > accepted ? 4 : 1);
 
 const lastWord = text => /\S*\s*$/u.exec(text)[0].slice(-12) || "·";
 
@@ -25,7 +28,7 @@ function laneOf(kind, name, rounds, run) {
     before = words[round.tokens.at(-1)];
     return {round, before: own, begin, middle, end};
   });
-  return {kind, name, deliveries, end, places: kind === "alone" ? N_ALONE : mostWords(run)};
+  return {kind, name, deliveries, end, places: kind === "alone" ? 1 : mostWords(run)};
 }
 
 // When which moment is shown: pieces {from, to, wall, bend}, from one time of the race to another in
@@ -35,22 +38,22 @@ function planOf([alone, together]) {
   const unit = alone.end / alone.deliveries.length || 1, plan = [];
   const slow = (from, to, most) => ({from, to, wall: Math.min(most, SECONDS.delivery * (to - from) / unit), bend: 0});
   for (const {begin, end, round} of together.deliveries.slice(0, N_SLOW))
-    plan.push(slow(begin, end, 6), {from: end, to: end, wall: SECONDS.row * (round.accepted + 1) + SECONDS.look, bend: 0, isLook: true});
+    plan.push(slow(begin, end, 6), {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true});
   const rest = slow(plan.at(-1).to, race.length, Infinity);
   for (let i = 0; i < 50 && rest.wall > SECONDS.others; i++) rest.bend = Math.log1p(rest.bend * rest.wall / SECONDS.others) || 1;
   plan.push({...rest, wall: Math.min(rest.wall, SECONDS.others)}, {from: race.length, to: race.length, wall: SECONDS.end, bend: 0, isEnd: true});
   return plan.filter(({wall}) => wall > 0);
 }
 
-// What is shown at `wall` seconds of the plan: {time, says, checked: rows, isFast}; null at its end.
+// What is shown at `wall` seconds of the plan: {time, says, checked: steps, isFast}; null at its end.
 function momentAt(wall) {
   for (const {from, to, bend, isLook, isEnd, wall: length} of race.plan) {
     const part = wall / length;
     if (part >= 1) { wall -= length; continue; }
     const speed = (to - from) / length * (bend ? bend * Math.exp(bend * part) / Math.expm1(bend) : 1);
     return {time: from + (to - from) * (bend ? Math.expm1(bend * part) / Math.expm1(bend) : part),
-      says: isLook ? "clock held" : isEnd ? `again in ${Math.ceil(length - wall)}\u00a0s` : `${rounded(1 / speed, 1)}\u00a0× slower`,
-      checked: isLook ? Math.floor(wall / SECONDS.row) : Infinity,
+      says: isLook ? "clock held" : isEnd ? `again in ${Math.ceil(length - wall)}\u00a0s` : bend ? "ever faster" : "slow motion",
+      checked: isLook ? Math.floor(wall / SECONDS.step) : Infinity,
       isFast: speed * race.lanes[0].deliveries.length > FAST * race.lanes[0].end};
   }
   return null;
@@ -69,69 +72,68 @@ function wallAt(time) {
 // ---------------------------------------------------------------- a lane, drawn
 
 // A token: the space before a word has no colour.
-function tokenSpan(kind, text, p = 0) {
+function tokenSpan(kind, text) {
   const [, space, rest] = /^( ?)(.*)$/s.exec(plainly(text).replace(/\n/g, "⏎") || "·");
-  return [space, make("span.mark." + kind, {style: {"--sure": share(p)}}, rest)];
+  return [space, make("span.mark." + kind, rest)];
 }
 
 function drawLane(lane, run) {
   const of = x => share(x / race.length), isAlone = lane.kind === "alone";
-  const sure = isAlone && isSameText(run) ? surenessOf(run) : [];
   const pipe = (kind, ...says) => make(`div.pipe.${kind}`, make("i"), says);
   const [large, small] = run.parameters; // look-up has none
   lane.says = make("span");
   lane.large = pipe("of-target", make("b", lane.says));
   lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", "small model", make("span.wide", small < large ? `, ${rounded(large / small, 2)} × smaller, guesses` : " guesses"))));
-  lane.rows = make(lane.places > 7 ? "div.places.many" : "div.places");
+  lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.deliveries.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
   lane.flag = make("b.flag", {style: {left: of(lane.end)}}, ms(lane.end, 0));
   lane.count = make("span.count", {"aria-hidden": "true"});
-  let n = 0;
-  lane.groups = lane.deliveries.map(({round}) => make("span.delivery", round.tokens.map((_, i) => {
-    return tokenSpan(isAlone ? "sure" : round.sources[i], round.shown[i], sure[n++]);
-  })));
+  lane.groups = lane.deliveries.map(({round}) => make("span.delivery", round.tokens.map((_, i) =>
+    tokenSpan(isAlone ? "plain" : round.sources[i], round.shown[i]))));
   lane.text = make("p.written", {dir: "auto"}, make("span.soft", plainly(run.prompt)), lane.groups);
   const weights = `${rounded(large / 1e6, 2)} million weights`;
   $("lanes").append(make("section.lane." + lane.kind, {"aria-label": lane.name},
-    make("div.row.between", make("h2", isAlone ? lane.name : [make("span.wide", "Large model "), "with guesses"]), sure.length > 0 && make("span.hint.soft", {"aria-hidden": "true"}, "darker: surer of its word"), lane.count),
-    make("p.hush", `${plural(n, "word")} from ${deliveries(lane.deliveries.length)}, ${ms(lane.end, 0)}.`),
+    make("div.row.between", make("h2", isAlone ? lane.name : [make("span.wide", "Large model "), "with guesses"]), lane.count),
+    make("p.hush", `${plural(sum(lane.deliveries.map(({round}) => round.tokens.length)), "word")} from ${deliveries(lane.deliveries.length)}, ${ms(lane.end, 0)}.`),
     make("div", {"aria-hidden": "true"}, make("div.road",
       make("div.memory", lane.small && small && make("span.small", {style: {width: `${Math.min(1, Math.sqrt(small / large)) * 5.4}rem`}}),
         make("span.slab", make("b", weights), make("small", "in memory"))),
-      make("div.pipes", lane.small, lane.large), lane.rows),
+      make("div.pipes", lane.small, lane.large),
+      make(lane.places > 7 ? "div.places.many" : "div.places", make("small", "processor", make("span.wide", ": each row says the next word")), lane.rows)),
     make("div.time", lane.strip, lane.flag), lane.text,
-    !isAlone && make("div.legend", ["draft", "correction", "bonus"].map(kind => make("span.mark." + kind, BRIEFLY[kind]))))));
+    !isAlone && make("div.legend", ["draft", "correction", "bonus"].map(kind => make("span.mark." + kind, NAMES[kind])), make("span.under", "one delivery")))));
 }
 
-const BRIEFLY = {draft: "right guess", correction: "replacement", bonus: "extra word"};
 const deliveries = n => n === 1 ? "1 delivery" : `${n} deliveries`;
 
 // The rows of a delivery: each takes a word, and says the next one. What a row shows: while guesses
-// are made, while the weights come, and when they have come and it is checked.
-function placesOf(lane, {round, before, begin, middle}, time, isChecked) {
+// are made, while the weights come, and after so many steps of checking.
+function placesOf(lane, {round, before, begin, middle}, time, checked) {
   const n = round.draft.length, part = middle > begin ? clamp((time - begin) / (middle - begin), 0, 1) : 1;
-  const guessed = Math.floor(n * part + 1e-9), isAlone = lane.kind === "alone";
-  return range(lane.places).map(i => {
+  const guessed = Math.floor(n * part + 1e-9), {accepted} = round;
+  const rows = range(lane.places).map(i => {
     const arrow = make("i", "→"), isGuess = i < guessed, guess = isGuess && bare(words[round.draft[i]]);
-    if (i > guessed || i > n) return make("div.place.empty", make("span", i > n && isAlone ? "not known yet" : ""), i > n && isAlone && arrow);
+    if (i > guessed || i > n) return make("div.place.empty", i > n && make("small", "no guess"));
     const given = make("span", i ? bare(words[round.draft[i - 1]]) : bare(before));
-    if (!isChecked(i)) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
-    if (i < round.accepted) return make("div.place.good", given, arrow, make("span.mark.draft", guess), make("b", "✓"));
-    if (i > round.accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, make("small", "void"));
-    return make("div.place", given, arrow, isGuess && make("s", guess), make("span.mark." + round.sources[i], bare(words[round.tokens[i]])));
+    if (checked <= Math.min(i, accepted)) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
+    if (i < accepted) return make("div.place.good", given, arrow, make("span.mark.draft", guess), make("b", "✓"));
+    if (i > accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, isGuess && make("s", guess), make("small", "void"));
+    return make(isGuess ? "div.place.wrong" : "div.place", given, arrow, isGuess && make("s", guess),
+      checked >= stepsOf(round) ? make("span.mark." + round.sources[i], bare(words[round.tokens[i]])) : make("b", "✗"));
   });
+  return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it are not known yet")];
 }
 
 // How many words a round brought, and why so many.
 function broughtBy({draft, accepted, tokens, sources}) {
   if (!draft.length) return "one row: one word";
   const own = tokens.length > accepted ? ` + 1 ${sources[accepted] === "bonus" ? "extra" : "replacement"}` : "";
-  return `${accepted} right${own} = ${plural(tokens.length, "word")}`;
+  return `${accepted} accepted${own} = ${plural(tokens.length, "word")}`;
 }
 
-// A moment of a lane, as momentAt returns it: of its last delivery, so many rows are checked. Of fast
+// A moment of a lane, as momentAt returns it: its last delivery is checked by so many steps. Of fast
 // deliveries only what they brought is shown.
 function showLane(lane, {time, checked = Infinity, isFast = false}) {
   const all = lane.deliveries, done = all.filter(({end}) => end <= time + 1e-12).length;
@@ -139,20 +141,21 @@ function showLane(lane, {time, checked = Infinity, isFast = false}) {
   // alone, what was written stays in sight while the next weights begin to come
   const linger = lane.kind === "alone" && now ? .25 * (now.end - now.middle) : 0;
   const isLook = last && (!now || isFast || time - last.end <= linger + 1e-12), shown = isLook ? last : now;
-  const {round} = shown, n = round.draft.length, isJudged = !lane.small || checked > round.accepted;
-  lane.rows.replaceChildren(...placesOf(lane, shown, time, i => isLook && (isJudged || i < checked)));
+  const {round} = shown, n = round.draft.length, isJudged = !lane.small || checked >= stepsOf(round);
+  lane.rows.replaceChildren(...placesOf(lane, shown, time, !isLook ? 0 : isJudged ? Infinity : checked));
   lane.large.classList.toggle("runs", isRunning && race.playing);
   lane.large.style.setProperty("--read", share(now && !isRunning && !(isLook && lane.small) ? (time - now.middle) / (now.end - now.middle) : 1));
-  lane.says.textContent = isRunning ? "one delivery after the other" : isLook && lane.small ? isJudged ? broughtBy(round) : "are the guesses right?"
+  lane.says.textContent = isRunning ? "one delivery after the other" : isLook && lane.small ? isJudged ? broughtBy(round)
+    : checked > round.accepted ? `${quoted(round.draft[round.accepted])} is rejected: all after it is void` : "which guesses are accepted?"
     : time < shown.middle ? "" : n ? `one delivery for ${n + 1} rows` : "one delivery for one row";
   if (lane.small) {
     const guessing = now && now.middle > now.begin && !isLook ? (time - now.begin) / (now.middle - now.begin) : 0;
-    lane.small.style.setProperty("--read", share(guessing < 1 ? now ? guessing * now.round.draft.length % 1 : 0 : 1));
+    lane.small.style.setProperty("--read", share(guessing));
   }
   const counted = done - Number(done > 0 && isLook && !isJudged);
   lane.groups.forEach((group, i) => group.classList.toggle("room", i >= counted));
   const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length));
-  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", deliveries(done)));
+  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", deliveries(counted)));
   lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
   lane.flag.classList.toggle("room", time < lane.end);
   const group = lane.groups[Math.max(0, done - 1)]; // a long text runs along
@@ -161,7 +164,7 @@ function showLane(lane, {time, checked = Infinity, isFast = false}) {
 
 // Where the clock stands, and how it runs.
 const showClock = (says = race.time < race.length ? "paused" : "the end") =>
-  put("now", make("b", ms(race.time, 1)), " ", make("small", {"aria-hidden": "true"}, says));
+  put("now", make("b", ms(race.time, 0)), " ", make("small", {"aria-hidden": "true"}, says));
 
 function show(moment) {
   race.time = clamp(moment.time, 0, race.length);
@@ -221,51 +224,42 @@ addEventListener("beforeprint", () => { pause(); showMoment(race.length); });
 // Drawn by chance, the two texts differ.
 const isOtherText = run => isByChance(run) && !run.settings.coupled;
 
-// How many times as fast guessing was: of all races the one in the middle.
-const speedupOfRun = run => medianOf(turnsOf(run), "speedup");
-
-// The sum of the picture: as many words as the lane with guesses has, over its deliveries.
+// How many times as fast: of all races the one in the middle, which is the one that is shown.
 function showSum(run) {
-  const turns = turnsOf(run), isMeasured = turns.length > 2 || !asking;
-  const n = mostWords(run), all = turns.map(turn => turn.speedup);
-  if (n === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
-  const {longer, guessing, passes, count} = costsOf(run);
+  const all = speedupsOf(run), isMeasured = all.length > 2 || !asking;
+  if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
+  const {alone, guessing, rest, written} = costsOf(run);
   const same = isOtherText(run) ? "same odds" : isSameText(run) ? "same words" : "same words, but for a tie";
-  put("sum", make("b", `${isMeasured ? factor(speedupOfRun(run)) : "…"} as fast, ${same}: `),
-    `${plural(count, "word")} / (${deliveries(passes)} × (${guessing.toFixed(2)} + ${longer.toFixed(2)})) ≈ ${(count / passes / (longer + guessing)).toPrecision(2)}. `,
-    all.length > 2 && make("span.soft", `Middle of ${all.length} races (${Math.min(...all).toFixed(2)} to ${Math.max(...all).toFixed(2)}).`));
+  put("sum", make("b", `${isMeasured ? factor(speedupOf(run)) : "…"} as fast, ${same}: `),
+    `${ms((guessing + rest) / written)} a word instead of ${ms(alone)}. `,
+    all.length > 2 && make("span.soft", `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}).`));
 }
 
-// The two numbers of the sum as bars, in deliveries of the large model alone.
+// The time of a word as bars: the shorter, the faster.
 function showCost(run) {
-  const {longer, guessing, passes, count} = costsOf(run), n = mostWords(run), whole = Math.max(1, longer + guessing);
-  const bar = (kind, size, says) => make("i." + kind, {style: width(size / whole)}, says), wide = text => make("span.wide", text);
-  put("cost", n > 1 && [make("span", "alone"), make("div", bar("of-target", 1, ["1", wide(" delivery")])), make("b", "1 word"),
-    make("span", "with guesses"), make("div", bar("of-draft", guessing, [wide("guesses "), guessing.toFixed(2)]), bar("of-target", Math.min(1, longer), ["1", wide(" delivery")]),
-      bar("more", Math.max(0, longer - 1), [`+ ${Math.max(0, longer - 1).toFixed(2)}`, wide(` for ${plural(n - 1, "row")} more`)])), make("b", `${(count / passes).toFixed(1)} words`)]);
-}
-
-// Of the race that is shown, in deliveries of the large model alone: how long one is with guesses, and
-// the guesses of one.
-function costsOf(run) {
-  const one = sum(run.alone.seconds) / run.alone.tokens.length, passes = run.rounds.length;
-  const [guessing, longer] = [0, 1].map(i => sum(run.rounds.map(({seconds}) => seconds[i])) / passes / one);
-  return {one, passes, longer, guessing, count: tokensOf(run).length};
+  const {alone, guessing, rest, written} = costsOf(run), word = (guessing + rest) / written;
+  const bar = (kind, seconds, says) => make("i." + kind, {style: width(seconds / Math.max(alone, word))}, make("span.wide", says));
+  const row = (name, seconds, ...all) => [make("span", name), make("div", all), make("b", `${ms(seconds)} a word`)];
+  put("cost", mostWords(run) > 1 && [row("alone", alone, bar("of-target", alone, "one delivery")),
+    row("with guesses", word, bar("of-draft", guessing / written, "guessing"),
+      bar("of-target", Math.min(alone, rest) / written, `one delivery, shared by ${written.toFixed(2)} words`),
+      bar("more", Math.max(0, rest - alone) / written, "checking"))]);
 }
 
 function showWhy(run) {
-  const {one, longer, guessing, passes, count} = costsOf(run), n = mostWords(run), [large] = run.parameters;
-  const more = Math.max(0, longer - 1) / Math.max(1, draftedIn(run) / passes); // for each guess
-  const round = longer + guessing, gain = count / passes, fetching = `fetching ${rounded(large / 1e6, 2)} million weights`;
-  put("why", n === 1 ? "" : gain < round ? [make("b", "Why was it not faster? "), `A round took the time of ${round.toFixed(2)} deliveries (guessing ${guessing.toFixed(2)}, checking ${longer.toFixed(2)}) and brought ${gain.toFixed(2)} words: `,
-    gain < 1 + .5 * (n - 1) ? `guesses were right in only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of all cases.` : longer - 1 > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), `A row more makes a delivery ${Math.round(100 * more)}\u00a0% longer; the rest is shared by all its rows. `,
-      more < .18 ? `So, we conclude, ${fetching} takes most of the time, and that is done once for all rows.`
-        : `That is, we conclude, ${fetching}. But here calculating took much of the time, too; other programs at work make it longer.`]);
+  const {alone, guessing, rest, guesses, written} = costsOf(run), n = mostWords(run), [large] = run.parameters;
+  const more = Math.max(0, rest - alone) / Math.max(1, guesses), all = guessing + rest, count = written.toFixed(2);
+  const fetching = `fetching ${rounded(large / 1e6, 2)} million weights`;
+  put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a delivery took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
+    written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
+    : [make("b", "Why? "), `${count} words share one delivery. Guessing and checking make it longer, ${ms(all)} instead of ${ms(alone)}, but not ${count} times as long. `,
+      more < .18 * alone ? `A row more adds only ${ms(more)}: ${fetching} takes most of the time, and that is done once for all rows.`
+        : `A row more adds ${ms(more)}: ${fetching} is done once for all rows, but calculating took much of the time, too. Other programs at work make it longer.`]);
   const bytes = large * (run.numbers === "float16" ? 2 : 4);
-  put("work", `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
-    + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(one, 1)}, ${rounded(bytes / one / 1e9, 2)} GB/s. `
-    + "Other texts gain more, or less. A delivery is one pass of the model, a row a place whose next word it says; words are tokens, some of them parts of words. Times are measured; what of them is fetching is concluded.");
+  put("work", "A delivery is one pass of the model: all its weights come from memory. A word is a token here: a full stop counts, and so does a part of a word. "
+    + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
+    + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
+    + "Times are measured; how much of them is fetching, we conclude. Other texts gain more, or less.");
 }
 
 // Lay a run out.
