@@ -29,7 +29,7 @@ AXES = {"K": "K, tokens drafted per round", "batch_size": "texts in a batch"}
 
 
 def values(rows: list[dict], column: str) -> list:
-    """The different values of a column, in order."""
+    """The different values of a column of rows, from the smallest on."""
     return sorted({row[column] for row in rows})
 
 
@@ -48,8 +48,8 @@ def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
 
 
 def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
-    """SVG elements: a line for each half of a speedup up to `most`, with its number, and below them
-    the numbers of the other axis. x_of(number), y_of(speedup): where they lie
+    """SVG elements: a line across for each speedup 0, 0.5, 1, ... up to `most`, with its number;
+    below them `numbers`, those of the other axis. x_of(number), y_of(speedup): where they lie
     """
     parts = []
     for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
@@ -80,8 +80,9 @@ def line_of(
 
 
 def draw(rows: list[dict]) -> str:
-    """Draw the rows of a benchmark, and return the text of an SVG file. A marker is hollow where
-    the speedup is not told apart from 1.
+    """Draw the rows of a benchmark, and return the text of an SVG file: speedup against K, or
+    against batch_size if there is only one K and several of these. A marker is hollow where the
+    speedup is not told apart from 1.
     """
     axis = "batch_size" if len(values(rows, "K")) == 1 < len(values(rows, "batch_size")) else "K"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
@@ -101,6 +102,7 @@ def draw(rows: list[dict]) -> str:
         # a little to the side, so that bars can be told apart
         points = [(x_of(row[axis]) + 5 * i, y_of(measured(row))) for row in of_line]
         parts += line_of(points, of_line, stroke, colour, y_of)
+        # the legend, in two columns: a piece of the line with a marker, then its words
         x, y = LEFT + COLUMN * (i % 2), LEGEND + ROW * (i // 2)
         parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
         parts.append(marker(x + 20, y, colour, False))
@@ -145,6 +147,6 @@ def measured(row: dict) -> float:
 
 
 def marker(x: float, y: float, colour: str, hollow: bool) -> str:
-    """Return a point of a line."""
+    """Return a point of a line, an SVG circle: empty inside, or filled with the colour."""
     name = 'class="hollow"' if hollow else f'fill="{colour}"'
     return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" {name} stroke="{colour}"/>'

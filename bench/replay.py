@@ -93,9 +93,10 @@ def counted(n: int, noun: str) -> str:
 
 
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
-    """The Text of each line of a file, but for prompts that batch refused. target: the name of the
-    model that wrote them; encoder, n_ctx: its own. Raises ValueError for a line without a text, a
-    text of another target, or a file without lines. Warns of texts that were not written greedily.
+    """The Text of each line of a file, which is one of batch, or JSON with a prompt and an output;
+    lines of prompts that batch refused are left out. target: the name of the model that wrote them;
+    encoder, n_ctx: its own. Raises ValueError for a line without a text, a text of another target,
+    or a file without texts. Warns of texts that were not written greedily, and returns them, too.
     """
     texts: list[Text] = []
     n_sampled = 0
@@ -103,17 +104,16 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
         writer = target
         try:
             record = loads(line)
-            if "settings" not in record:
-                prompt, text = (
-                    encode_any(record["prompt"], encoder),
-                    encoder.encode(record["output"]),
-                )
-                texts.append(checked(Text(prompt, text, False), encoder))
+            if "settings" not in record:  # a line of another program
+                prompt = encode_any(record["prompt"], encoder)
+                text = Text(prompt, encoder.encode(record["output"]), ended=False)
+                texts.append(checked(text, encoder))
             elif not record.get("error"):
                 writer = record["settings"].get("target_model_size", target)
                 n_sampled += record["settings"].get("temperature", 0.0) > 0
                 if writer == target:
                     texts.append(checked(written_by_batch(record, encoder, n_ctx), encoder))
+        # whatever a line of another form provokes
         except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
             raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
@@ -173,7 +173,9 @@ def drafts_along(
 
 
 def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_vocab: int) -> Drafts:
-    """The Drafts by n-grams; shows a bar on a terminal. limits: most tokens at each position"""
+    """(length of the draft by n-grams, how many of its first tokens agree with the text) at each
+    position of a text. limits: the most tokens at each. Shows a bar on a terminal.
+    """
     ids, drafter = prompt + text, NGramDrafter(n_vocab)
     string = as_string(ids)
     drafts = []
@@ -186,17 +188,18 @@ def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_voca
 
 
 def model_along(model: Model, prompt: list[int], text: list[int], limits: list[int]) -> Drafts:
-    """The Drafts by a model, which reads the text once: as long as a draft agrees with the text,
-    its next token depends on the text alone. limits: the most tokens at each position. Raises
-    FloatingPointError if its logits are not finite.
+    """(length of the draft by a model, how many of its first tokens agree with the text) at each
+    position of a text. limits: the most tokens at each. The model reads the text once: as long as a
+    draft agrees with the text, its next token depends on the text alone. Raises FloatingPointError
+    if its logits are not finite.
     """
     ids, n_prompt, n_ctx = prompt + text, len(prompt), model.config.n_ctx
-    n_read = min(len(ids) - 1, n_ctx)
-    n_last = max(0, n_read - n_prompt + 1)
+    n_read = min(len(ids) - 1, n_ctx)  # nothing follows the last id
+    n_last = max(0, n_read - n_prompt + 1)  # from the prompt's last id on: row i is for text[i]
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
     largest(logits)  # raises FloatingPointError for NaN
     greedy = logits.argmax(axis=-1)
-    drafts, agree = [], 0
+    drafts, agree = [], 0  # agree: of the tokens from position i on, in a row
     for i in reversed(range(len(text))):
         agree = agree + 1 if i < n_last and greedy[i] == text[i] else 0
         # + 1: the last drafted token is never read, so it needs no place in the context
@@ -205,14 +208,16 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
 
 
 def rounds_along(drafts: Drafts, K: int) -> Iterator[tuple[int, int]]:
-    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K."""
+    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K. drafts:
+    of each position, how many tokens can be drafted there, and how many of them agree with the text
+    """
     i = 0
     while i < len(drafts):
         length, agree = drafts[i]
         drafted = min(K, length)
         accepted = min(drafted, agree)
-        yield min(drafted, accepted + 1), accepted
-        i += accepted + 1
+        yield min(drafted, accepted + 1), accepted  # the first rejected one is examined, too
+        i += accepted + 1  # and the target's own token
 
 
 def replay_row(drafts_of_texts: list[Drafts], K: int) -> dict:

@@ -93,13 +93,17 @@ def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
 
 
 def seconds_per_drafted_token(run: Run) -> list[float]:
-    """Return for each round with a draft the seconds that a token of it took."""
+    """Return for each round with a draft the seconds that a token of the draft took; nothing for a
+    run of a batch, whose parts are not timed.
+    """
     timed = zip(run["rounds"], run["draft_seconds"])
     return [seconds / one.drafted for one, seconds in timed if one.drafted]
 
 
 def full_passes(run: Run, K: int) -> list[float]:
-    """Return the seconds of each of the target's passes over K + 1 rows."""
+    """Return the seconds of each of the target's passes over K + 1 rows; nothing for a run of a
+    batch, whose parts are not timed.
+    """
     timed = zip(run["rounds"], run["target_seconds"])
     return [seconds for one, seconds in timed if one.drafted == K]
 
@@ -150,4 +154,4 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
         return "too few of its rounds had room for K tokens before the text's end"
     if drafted.count(K) < DRAFTING * len(drafted):
         return "too few of its rounds drafted K tokens"
-    return "v is withheld" if why_no_verify_cost(v) else None
+    return "v is withheld" if why_no_verify_cost(v) else None  # the formula needs it

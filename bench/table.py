@@ -45,7 +45,9 @@ def number(value: float | int | str | None) -> str:
 
 
 def cell(row: dict, column: str, best: list[dict]) -> str:
-    """Return the text of a row for a column. best: the rows whose speedup is printed bold"""
+    """Return the text of a row for a column: a speedup has its interval and, if that contains 1,
+    "≈ 1". best: the rows whose speedup, if told apart from 1, is bold
+    """
     if column == "temperature":
         return f"{row[column]:g}"
     if column == "speedup" and row["speedup"]:
@@ -58,7 +60,7 @@ def cell(row: dict, column: str, best: list[dict]) -> str:
 
 
 def is_told_apart(row: dict) -> bool:
-    """Return whether a row has a speedup whose interval does not contain 1."""
+    """Return whether a row has a speedup, not withheld, whose interval does not contain 1."""
     low, high = row["intervals"]["speedup"] or (0, math.inf)
     return row["speedup"] is not None and not low <= 1 <= high
 

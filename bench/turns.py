@@ -95,8 +95,8 @@ def decode_texts(
 
 
 def followed(rounds: Iterator[Round], n_tokens: int) -> tuple[list[int], list[Draft], float]:
-    """Run the Rounds of a text of n_tokens to their end. Returns its token ids, and without the
-    prefill a Draft for each round, and the seconds of all.
+    """Run the Rounds of a text of n_tokens to their end. Returns (its token ids, a Draft for each
+    round but the prefill, the seconds of these rounds together).
     """
     ids: list[int] = []
     drafts: list[Draft] = []

@@ -89,7 +89,9 @@ def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
 
 
 def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
-    """(shape, {name as stored: parameters in float32}) of a model's folder."""
+    """(shape, {name as stored: parameters in float32}) of a model's folder. Raises ValueError if it
+    cannot be used.
+    """
     config = fit_vocabulary(folder, read_config(folder), load_encoder(folder))
     read = stored_weights(folder, config)
     return config, {name: read(name) for name in config.shapes()}
@@ -108,7 +110,7 @@ def reading(path: Path, advice: str) -> Iterator[None]:
 
 
 def version_of(files: Iterable[Path]) -> str:
-    """The first digits of a hash, which tell files from others of their names."""
+    """The first 8 digits of the SHA-256 of files, which tell them from others of their names."""
     return sha256_of(files)[:8]
 
 

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from backends.threads import ceil_div
 from train.files import Student
 from train.students import GPT2
 from train.texts import OPENING
@@ -25,14 +26,14 @@ def of_next_tokens(model: GPT2, ids: Tensor, progress: float) -> Iterator[Tensor
 
 
 def kullback_leibler(p: Tensor, q: Tensor) -> Tensor:
-    """The mean over positions, of logits: 2 x [..., n_vocab] -> scalar."""
+    """KL(p || q) in nats, the mean over positions, of logits: 2 x [..., n_vocab] -> scalar."""
     p, q = p.log_softmax(-1), q.log_softmax(-1)
     return (p.exp() * (p - q)).sum(-1).mean()
 
 
 def total_variation(p: Tensor, q: Tensor) -> Tensor:
-    """The mean over positions, of logits: 2 x [..., n_vocab] -> scalar. An acceptance rate at
-    temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6).
+    """TV(p, q), the mean over positions, of logits: 2 x [..., n_vocab] -> scalar. An acceptance
+    rate at temperature 1 is exactly 1 - TV(p, q) (Leviathan et al. 2023, corollary 3.6).
     """
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
@@ -41,14 +42,14 @@ def drafts(
     teacher: GPT2, students: list[Student], ids: Tensor
 ) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Yield for each student what it and the teacher predict of texts ids [batch, n_seq]: (p, q),
-    logits [batch, n_seq - i, n_vocab], for each token i of a draft. A head reads half of the texts.
-    The teacher reads them once.
+    logits [batch, n_seq - i, n_vocab], for each token i of a draft. The teacher reads the texts
+    once, without gradients; a head only the first half of them (its `share`).
     """
     with torch.no_grad():
         hidden = teacher.hidden(ids)
         p = teacher.lm_head(hidden)
     for student in students:
-        rows = slice(-(-len(ids) // student.module.share))
+        rows = slice(ceil_div(len(ids), student.module.share))
         logits = student.module.draft_logits(ids[rows], hidden[rows], teacher)
         # token i of a draft: its row j is for the target's position i + j
         yield [(p[rows, i:], q) for i, q in logits]
@@ -73,7 +74,8 @@ def of_drafts(
 @torch.no_grad()
 def mark_target(model: GPT2, held_out: Tensor) -> str:  # [n_rows, n_seq + 1]
     """How well a target predicts texts, in words."""
-    losses = [loss for ids in held_out.split(16) for loss in of_next_tokens(model, ids, 1)]
+    parts = held_out.split(16)  # rows at a time, to spare memory
+    losses = [loss for ids in parts for loss in of_next_tokens(model, ids, 1)]
     return f"cross-entropy of held-out text {torch.stack(losses).mean():.3f}"
 
 
@@ -87,6 +89,7 @@ def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy:
     mean = lambda shares: sum(shares) / len(shares)
     words = []
     for student in students:
+        # of one student, so of the first and only list that `drafts` yields
         pairs = lambda texts: (
             pair for ids in texts.split(16) for pair in next(drafts(teacher, [student], ids))
         )
@@ -128,6 +131,7 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
+        """Move all matrices once, along the gradients that they have."""
         (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
@@ -161,7 +165,8 @@ def rate_at(step: int, steps: int) -> float:
 
 
 def move(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Take a step along the gradients that have been added up, at most of norm 1, and forget them.
+    """Take a step along the gradients that have been added up, and forget them. If the norm of all
+    together is above 1, they are scaled down to it.
 
     optimizers: those of one model
     """

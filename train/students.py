@@ -20,6 +20,7 @@ Logits = Iterator[tuple[int, Tensor]]  # (i, logits of token i of drafts)
 
 
 def transformers_config(config: Config) -> GPT2Config:
+    """The same shape for transformers, without dropout."""
     return GPT2Config(
         vocab_size=config.n_vocab,
         n_positions=config.n_ctx,
@@ -61,8 +62,9 @@ class GPT2(GPT2LMHeadModel):
         return self.transformer(ids, use_cache=False).last_hidden_state
 
     def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: "GPT2") -> Logits:
-        """Yield (0, logits [batch, n_seq, n_vocab]): of the next token at every position. The heads
-        below, which are called in the same way, need the target's hidden states and the target.
+        """Yield (0, logits [batch, n_seq, n_vocab]) of the next token at every position. ids:
+        [batch, n_seq]. hidden and teacher are not used: they are for heads, which are called in the
+        same way.
         """
         yield 0, self.lm_head(self.hidden(ids))
 
@@ -160,7 +162,10 @@ class Medusa(nn.Module):
 
     def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: GPT2) -> Logits:
         """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 1, 2, ...: what head i predicts
-        from the hidden state at every position, as Eagle.draft_logits does.
+        from the hidden state at every position j, to be like the target's logits at i + j.
+
+        hidden: [batch, n_seq, n_hidden], the target's hidden states in a text; ids are not used
+        teacher: the target, whose output head is used
         """
         for i, head in enumerate(self.heads, 1):
             hidden_before = hidden[:, :-i].contiguous()  # Conv1D views it as a matrix

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from backends.threads import ceil_div
 from checkpoints.tokenizer import load_encoder
 from cli.prompts import read_utf8
 from decoding.streams import Purpose, stream
@@ -36,7 +37,7 @@ def read_documents(corpus: str, split: str) -> list[str]:
 def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # -> [n_ids]
     """The ids of all documents of a split, each ended by <|endoftext|>.
 
-    corpus: a folder of texts, as read_documents takes it; split: "train" or "valid"
+    corpus: a folder of files *_train.txt and *_valid.txt; split: "train" or "valid"
     folder: of a model or tokenizer, which has the vocabulary
     Raises ValueError without a file of the split, and for fewer than `least` tokens.
     """
@@ -50,7 +51,7 @@ def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # ->
 
 
 def version_of(*texts: Tensor) -> str:
-    """The first digits of a hash of ids, which tell texts from others."""
+    """The first 8 digits of the SHA-256 of ids, which tell texts from others."""
     return sha256(b"".join(ids.numpy().tobytes() for ids in texts)).hexdigest()[:8]
 
 
@@ -63,7 +64,7 @@ def generator(where: Tensor, purpose: Purpose, seed: int, *numbers: int) -> torc
 def passages(
     ids: Tensor, n_rows: int, n_seq: int, rng: torch.Generator
 ) -> Tensor:  # [n_ids] -> [n_rows, n_seq]
-    """Cut passages out of a text, at random places."""
+    """Cut passages of n_seq ids out of a text, at random places; they may overlap."""
     starts = torch.randint(len(ids) - n_seq + 1, (n_rows, 1), generator=rng, device=ids.device)
     return ids[starts + torch.arange(n_seq, device=ids.device)]
 
@@ -113,12 +114,13 @@ def steps_of_teacher(
     teacher writes all that these steps read before the first of them.
     """
     n_ctx = teacher.config.n_positions
-    n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))
+    n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))  # texts, with two thirds of the tokens
     n_books = round(0.3 * n_long)  # so a fifth of all tokens
-    n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))
+    n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))  # the last third
     rng = generator(books, Purpose.WRITTEN, seed, first)
-    rounded_up = lambda n_rows: -(-n_rows * (end - first) // READS)
-    needed = rounded_up(n_long - n_books), rounded_up(n_greedy)
+    # the rows of all steps over how often each is read
+    needed_for = lambda n_rows: ceil_div(n_rows * (end - first), READS)
+    needed = needed_for(n_long - n_books), needed_for(n_greedy)
     sampled, greedy = written(teacher, books, *needed, rng)
     for step in range(first, end):
         rng = generator(books, Purpose.PASSAGES, seed, step)
