@@ -14,26 +14,26 @@ from .enumerate import Undecidable
 
 @contextmanager
 def followed() -> Iterator[None]:
-    """Context manager: replace the sources of random numbers, so that a run can be enumerated.
-    Inside, NumPy does not warn; torch has one thread from now on.
-
-    Raises Undecidable if the program itself replaces one.
+    """Context manager: inside, the functions of numpy.random, random and torch (if it is imported)
+    that draw give symbolic numbers, so that a run can be enumerated, and NumPy does not warn of
+    arithmetic. At the end they are what they were; but torch has one thread from now on. Raises
+    Undecidable if the program has replaced one of them itself.
     """
-    found = list(sources.replacements())
+    replacements = list(sources.replacements())  # (owner, name, value)
     if torch := sys.modules.get("torch"):
         from . import noise_torch
 
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
-        found += noise_torch.replacements()
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
+        replacements += noise_torch.replacements()
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
     try:
-        for owner, name, value in found:
+        for owner, name, value in replacements:
             setattr(owner, name, value)
         with np.errstate(all="ignore"):
             yield
-        replaced = [name for owner, name, value in found if getattr(owner, name) is not value]
-        if replaced:
-            raise Undecidable(f"it puts something else in the place of {replaced[0]}")
+        for owner, name, value in replacements:
+            if getattr(owner, name) is not value:
+                raise Undecidable(f"it puts something else in the place of {name}")
     finally:
         for owner, name, value in reversed(originals):
             setattr(owner, name, value)
@@ -41,9 +41,10 @@ def followed() -> Iterator[None]:
 
 @contextmanager
 def untouched() -> Iterator[None]:
-    """Context manager: raise Undecidable if the program has used or seeded a global generator: what
-    is followed leaves it as it is. First each of them draws a number (torch's is seeded by chance),
-    so that a program that seeds it cannot bring back the same state.
+    """Context manager: at its end, raise Undecidable if the block has used or seeded one of the
+    global generators of random, numpy.random and torch; symbolic numbers leave them as they are. At
+    its beginning each of them draws a number (torch's is seeded by chance), so that a program that
+    seeds it cannot bring back the same state.
     """
     random._inst.random()  # type: ignore[attr-defined]
     np.random.mtrand._rand.random_sample()  # type: ignore[attr-defined]
@@ -56,7 +57,9 @@ def untouched() -> Iterator[None]:
 
 
 def generator_states() -> list[Any]:
-    """The states of the global generators."""
+    """The states of the global generators of random, numpy.random and, if it is imported, torch,
+    each as something that can be compared by ==.
+    """
     numpys = np.random.mtrand._rand.get_state()  # type: ignore[attr-defined]
     pythons = random._inst.getstate()  # type: ignore[attr-defined]
     states = [pythons, *(np.asarray(part).tobytes() for part in numpys)]
@@ -66,7 +69,9 @@ def generator_states() -> list[Any]:
 
 
 def seed_generators(seed: int) -> None:
-    """Seed the global generators: a program that draws from them does the same the next time."""
+    """Seed the global generators of random, numpy.random and, if it is imported, torch: a program
+    that draws from them does the same the next time.
+    """
     random.seed(seed)
     np.random.seed(seed % 2**32)
     if torch := sys.modules.get("torch"):

@@ -1,8 +1,8 @@
 """Symbolic random numbers: what stands for a random number while a run is enumerated.
 
-An Atom is a uniform number of which only the distribution is known. A Number is a monotone function
-of one Atom: 3 * u, -log(u), w / -log(u). All that code can do with a random number, in the end, is
-to compare it:
+An Atom is a uniform number u of which only the distribution is known. A Number is a monotone
+function of one Atom: 3 * u, -log(u), w / -log(u). All that code can do with a random number, in the
+end, is to compare it:
 
 - with a number t: the inverse of the function turns x < t into u < c, which has a probability. That
   is a choice, and it changes the distribution of the Atom: whoever uses the same number again finds
@@ -13,6 +13,12 @@ to compare it:
   the winner can meet the next. p / exponential noise, log p + Gumbel noise, u^(1/p) are races.
 
 Everything else raises Undecidable, which says what it was.
+
+An example: x = -log(u), and code asks whether x < 1. At x = 1, u is exp(-1) = 0.37, so the interval
+[0, 1) is split at the point 0.37 into two pieces, of probability 0.37 and 0.63. x falls as u rises
+(it is not `rising`), so the pieces are counted from the right: piece 0, u above 0.37, means x < 1.
+The branch chooses among [0.63, 0.37] under the label "coin", and takes piece 0. From then on, u is
+uniform in [0.37, 1): its distribution function is (u - 0.37) / 0.63, and x < 2 is certain.
 """
 
 import math
@@ -35,27 +41,35 @@ def branch() -> Branch:
     return enumeration.current
 
 
-class Atom:
-    """A uniform number in [0, 1), of which something may be known.
+def same(x: float) -> float:
+    """x: the function with which an Atom and a Number begin."""
+    return x
 
-    below: u -> the probability that it is less than u, given all that was decided with it; after
-        the answer that it is less than 1/2, that is 2u, at most 1
-    quantile: the inverse of `below`
+
+class Atom:
+    """A uniform number u in [0, 1), of which something may be known.
+
+    cdf: its distribution function: u -> the probability that the number is less than u, given all
+        that was decided with it; after the answer that it is less than 1/2, that is 2u, at most 1
+    quantile: the inverse of `cdf`
     spent: whether it lost a race; rival: the atom that it met in one, which is spent when this one
         is used
     zero: whether it can be 0 exactly, which has no probability here
     """
 
     def __init__(self, zero: bool = True):
+        """A new number of the run in progress, of which nothing is known. Marks that run's Branch
+        as `symbolic`. Raises Undecidable if no run is in progress.
+        """
         self.branch, self.zero, self.spent = branch(), zero, False
-        self.rival: Atom | None = None
-        self.below: Callable = lambda u: min(max(u, 0.0), 1.0)
-        self.quantile: Callable = float
         self.branch.symbolic = True
+        self.rival: Atom | None = None
+        self.cdf: Callable = lambda u: min(max(u, 0.0), 1.0)
+        self.quantile: Callable = same
 
-    def use(self):
+    def use(self) -> None:
         """Stop the branch if this number has lost a race or is from an earlier run. Of two that
-        have raced, only one can be used: the other one is spent.
+        have raced, only one can be used: the other one becomes spent.
         """
         if self.branch is not enumeration.current:
             branch().stop(STATE)
@@ -65,18 +79,27 @@ class Atom:
             self.rival.spent = True
             self.rival = None
 
-    def learn(self, forward: Callable, back: Callable):
-        """Change its distribution: `forward` is applied to each probability, `back` inverts it."""
-        below, quantile = self.below, self.quantile
-        self.below, self.quantile = lambda u: forward(below(u)), lambda mass: quantile(back(mass))
+    def learn(self, forward: Callable, back: Callable) -> None:
+        """Change the distribution of this number: `forward` is applied to each probability that
+        `cdf` gave until now; `back`, the inverse of forward, goes into `quantile`.
+        """
+        cdf, quantile = self.cdf, self.quantile
+        self.cdf = lambda u: forward(cdf(u))
+        self.quantile = lambda mass: quantile(back(mass))
 
     def split(self, points: list[float], label: str, rising: bool = True) -> int:
-        """Cut [0, 1) at rising points, and choose the piece in which the number lies: its index
-        from the left, or from the right if not rising. From now on the number is in that piece.
+        """Split [0, 1) at ascending points, and let the branch choose in which of the pieces this
+        number u lies, each with its probability. Returns the index of the piece, counted from the
+        left, or from the right if not `rising`. From then on u is known to lie in that piece. Stops
+        the branch if u has lost a race or is from an earlier run.
+
+        label: what a verdict calls the choice. A fair coin is split([0.5], "coin"), 0 or 1
         """
         self.use()
-        cuts = [0.0, *map(self.below, points), 1.0]
-        pieces = list(zip(cuts, cuts[1:]))[:: 1 if rising else -1]
+        ends = [0.0, *map(self.cdf, points), 1.0]
+        pieces = list(zip(ends, ends[1:]))  # (probability to its left, to its right end)
+        if not rising:
+            pieces.reverse()
         chosen = choose([high - low for low, high in pieces], label)
         low, high = pieces[chosen]
         self.learn(
@@ -86,18 +109,19 @@ class Atom:
         return chosen
 
     def is_zero(self) -> bool:
-        """Whether it is 0 exactly, asked where that changes an answer. The branch says whether such
-        numbers are; then this one stays 0.
+        """Whether this number is taken as 0 exactly: it must be possible, and the branch must have
+        `takes_zero`; then it stays 0. Notes `meets_zero` in the branch if it is possible, so it is
+        to be asked only where 0 would change an answer.
         """
         if not self.zero or self.quantile(0.0) > 0:
             return False
         self.branch.meets_zero = True
         if self.branch.takes_zero:
-            self.below, self.quantile = lambda u: float(u > 0), lambda mass: 0.0
+            self.cdf, self.quantile = lambda u: float(u > 0), lambda mass: 0.0
         return self.branch.takes_zero
 
-    def win(self, chance: float, is_larger: bool):
-        """Change the distribution of this atom to that of the winner of a race.
+    def win(self, chance: float, is_larger: bool) -> None:
+        """Change the distribution of this number to that of the winner of a race.
 
         chance: the probability with which it won
         is_larger: whether it won as the larger of the two, or as the smaller
@@ -112,18 +136,21 @@ class Atom:
 
 
 def choose(weights: list[float], label: str) -> int:
-    """Choose an index by probabilities; without a branch if one is next to certain."""
+    """Choose an index in proportion to probabilities: a choice of the branch in progress under this
+    label, or none if one of them is next to certain, which is then returned.
+    """
     if max(weights) >= 1 - NEGLIGIBLE:
         return weights.index(max(weights))
     return branch().choose(weights, label)
 
 
 def of_one(method: Callable) -> Callable:
-    """Let a method of Number have single numbers only, as Python's own: it returns NotImplemented
-    for an array, so that NumPy calls it for each number in there.
+    """Decorate a method of Number with one argument: a scalar of NumPy or torch comes to it as
+    Python's own number. For an array the method returns NotImplemented, so that NumPy calls it for
+    each number in there.
     """
 
-    def call(self, c):
+    def call(self: "Number", c: Any) -> Any:
         if getattr(c, "ndim", 0):
             return NotImplemented
         return method(self, c.item() if hasattr(c, "item") else c)
@@ -132,16 +159,21 @@ def of_one(method: Callable) -> Callable:
 
 
 def comparison(is_less: bool, if_equal: bool) -> Callable:
-    """An operator of Number: whether it is less (or more) than t, or what it answers if equal."""
+    """Make a comparison, a method (Number, t) -> bool: is the Number less than t, or, if not
+    is_less, more? If they are equal it answers if_equal. Where chance decides, the branch chooses,
+    and the Number keeps to the answer. t: a single number, or another Number for a race of the two.
+    """
 
-    def compare(self, t: Any) -> bool:
+    def compare(self: "Number", t: Any) -> bool:
         if isinstance(t, Number):
             return race(self, t) if is_less else race(t, self)
         if math.isnan(t := float(t)):
             return False
         if t == self.value:
             return if_equal
-        if t == self.at(0.0) and (self.rising == is_less) == if_equal and self.atom.is_zero():
+        # at u = 0 a rising number is at its lowest: it is more than t for each other u
+        if_not_equal = self.rising != is_less
+        if t == self.from_u(0.0) and if_equal != if_not_equal and self.atom.is_zero():
             return if_equal
         return self.less(t) == is_less
 
@@ -149,109 +181,122 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
 
 
 class Number:
-    """A monotone function of an Atom. What cannot be done with it stops the branch.
+    """A monotone function of an Atom u. What cannot be done with it stops the branch.
 
-    at: u -> this number, if the atom is u. of: its inverse, for any number
-    rising: whether the number grows with its atom
-    An exponential number -log(u) has at = -log, of = exp(-t), and is not rising.
+    from_u: u -> this number
+    to_u: the inverse; it takes any number, and gives an infinity outside the range of from_u
+    rising: whether the number grows with u
+    An exponential number -log(u) has from_u = -log, to_u = exp(-t), and is not rising.
     """
 
     ndim = 0
 
-    def __init__(self, atom: Atom, at: Callable = float, of: Callable = float, rising: bool = True):
-        self.atom, self.at, self.of, self.rising = atom, at, of, rising
+    def __init__(self, atom: Atom, from_u: Callable = same, to_u: Callable = same, rising=True):
+        self.atom, self.from_u, self.to_u, self.rising = atom, from_u, to_u, rising
 
     def map(self, forward: Callable, back: Callable, rising: bool = True) -> "Number":
-        """Apply a function; `back` is its inverse, infinite outside the function's range."""
-        at, of = self.at, self.of
-        new_at, new_of = lambda u: forward(at(u)), lambda t: of(back(t))
-        return Number(self.atom, new_at, new_of, self.rising == rising)
+        """The Number forward(this one), of the same Atom.
+
+        back: the inverse of forward, infinite outside its range
+        rising: whether forward rises
+        """
+        from_u, to_u = self.from_u, self.to_u
+        still_rising = self.rising == rising  # a falling function of a falling one rises
+        new_from_u, new_to_u = lambda u: forward(from_u(u)), lambda t: to_u(back(t))
+        return Number(self.atom, new_from_u, new_to_u, still_rising)
 
     def constant(self, c: float) -> "Number":
-        """What is left of this number after * 0, or + infinity. It stays a Number, so that NumPy
+        """What is left of this number after * 0, or + infinity: c. It stays a Number, so that NumPy
         can apply a function to a whole array.
         """
         return Number(self.atom, lambda u: c, lambda t: math.inf if t > c else -math.inf)
 
     @property
     def value(self) -> float | None:
-        """Its value, if that does not depend on chance."""
-        return self.at(0.0) if self.at(0.0) == self.at(1.0) else None
+        """Its value, if that does not depend on chance; else None."""
+        return self.from_u(0.0) if self.from_u(0.0) == self.from_u(1.0) else None
 
     @property
     def ends(self) -> list[float]:
-        """The smallest and the largest value that it can have."""
-        return sorted(self.at(self.atom.quantile(mass)) for mass in (0.0, 1.0))
+        """[the smallest, the largest] value that it can have, after all that was decided."""
+        return sorted(self.from_u(self.atom.quantile(mass)) for mass in (0.0, 1.0))
 
     def positive(self, operation: str) -> "Number":
-        """This number. Stops the branch if it may be negative."""
+        """This number. Stops the branch if it may be negative, and says for which operation."""
         if self.ends[0] < 0:
             branch().stop(f"{operation} of a random number that may be negative")
         return self
 
-    def below(self, t: float) -> float:
-        """The probability that it is less than t."""
-        mass = self.atom.below(self.of(t))
+    def cdf(self, t: float) -> float:
+        """The probability that this number is less than t."""
+        mass = self.atom.cdf(self.to_u(t))
         return mass if self.rising else 1 - mass
 
     def quantile(self, mass: float) -> float:
-        """The number below which this one lies with a probability."""
-        return self.at(self.atom.quantile(mass if self.rising else 1 - mass))
+        """The number t below which this one lies with the probability `mass`."""
+        return self.from_u(self.atom.quantile(mass if self.rising else 1 - mass))
 
     # ---------------------------------------------------------------- arithmetic
+    # with single numbers c; a second Number stops the branch
 
     @of_one
-    def __add__(self, c):
+    def __add__(self, c: Any) -> "Number":
         if not is_finite_number(c):
             return self.constant(c)
         return self.map(lambda x: x + c, lambda t: t - c)
 
     @of_one
-    def __mul__(self, c):
+    def __mul__(self, c: Any) -> "Number":
         if not is_finite_number(c) or c == 0:
-            return self.constant(self.at(0.5) * c)  # 0, or infinity of its sign
+            return self.constant(self.from_u(0.5) * c)  # 0, or infinity of its sign
         return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
     @of_one
-    def __pow__(self, c):
+    def __pow__(self, c: Any) -> "Number":
+        """This number to the power c. Stops the branch if it may be negative, unless c is 0."""
         if not is_finite_number(c) or c == 0:
-            return self.constant(self.at(0.5) ** c)  # 1, or 0 or infinity, as of any such number
+            return self.constant(self.from_u(0.5) ** c)  # 1, or 0 or infinity, as at any u
         if c < 0:
             return (self**-c).reciprocal()
-        back = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
-        return self.positive("a power").map(lambda x: float(np.power(x, c)), back)
+        power = lambda x: float(np.power(x, c))
+        root = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
+        return self.positive("a power").map(power, root)
 
-    def __truediv__(self, c):
+    def __truediv__(self, c: Any) -> "Number":
         return self * np.divide(1, c)
 
-    def __sub__(self, c):
+    def __sub__(self, c: Any) -> "Number":
         return self + -c
 
-    def __rsub__(self, c):
+    def __rsub__(self, c: Any) -> "Number":
         return -self + c
 
-    def __neg__(self):
+    def __neg__(self) -> "Number":
         return self * -1.0
 
-    def __rtruediv__(self, c):
+    def __rtruediv__(self, c: Any) -> "Number":
         return self.reciprocal() * c
 
     __radd__, __rmul__ = __add__, __mul__
 
-    def reciprocal(self):
+    def reciprocal(self) -> "Number":
+        """1 / this number, infinity at 0. Stops the branch if it may be negative."""
         back = lambda t: 1 / t if t > 0 else math.inf
         inverse = lambda x: 1 / x if x else math.inf
         return self.positive("the reciprocal").map(inverse, back, rising=False)
 
-    def log(self):
+    def log(self) -> "Number":
+        """The natural logarithm, - infinity at 0. Stops the branch if it may be negative."""
         log = lambda x: math.log(x) if x > 0 else -math.inf
         return self.positive("the logarithm").map(log, lambda t: float(np.exp(t)))
 
     # ---------------------------------------------------------------- decisions
 
     def less(self, t: float) -> bool:
-        """Whether this number is less than t. To be equal has no probability."""
-        return self.atom.split([self.of(t)], "coin", self.rising) == 0
+        """Whether this number is less than t: a choice of the branch, to which the number keeps
+        from then on. To be equal has no probability.
+        """
+        return self.atom.split([self.to_u(t)], "coin", self.rising) == 0
 
     __lt__ = comparison(is_less=True, if_equal=False)
     __le__ = comparison(is_less=True, if_equal=True)
@@ -260,36 +305,45 @@ class Number:
     __eq__ = of_one(lambda self, t: t is self)
     __ne__ = of_one(lambda self, t: t is not self)
 
-    def __int__(self):
-        """The whole number below it, a branch for each; of numbers in 0 ... 100."""
+    def __int__(self) -> int:
+        """The whole number below this one: a choice of the branch among all that are possible, to
+        which the number keeps. Stops the branch if it may be below 0 or above 100.
+        """
         low, high = self.ends
         if low < 0 or high > 100:
             branch().stop("int() of a random number below 0 or above 100")
         first, last = int(low), math.ceil(high)
-        points = [self.of(n) for n in range(first + 1, last)]
-        return first + self.atom.split(sorted(points), "whole number", self.rising)
+        points = sorted(self.to_u(n) for n in range(first + 1, last))  # one above each but the last
+        return first + self.atom.split(points, "whole number", self.rising)
 
-    def __format__(self, spec=""):
+    def __format__(self, spec: str = "") -> str:
         return "a random number"
 
     __repr__ = __format__
 
-    def item(self):
+    def item(self) -> Any:
+        """Its value if that does not depend on chance, else this Number."""
         return self if self.value is None else self.value
 
-    def __getattr__(self, name):
+    def __getattr__(self, name: str) -> Any:
+        """Stop the branch: no other method is followed. AttributeError for names with __, as of any
+        object.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         branch().stop(f"{name} of a random number is not followed")
 
-    def __array_ufunc__(self, ufunc, method, *inputs, **kwargs):
-        """np.log(self), array < self, and the like: NumPy does it for arrays of objects."""
-        inputs = [np.array(x, object) if isinstance(x, Number) else x for x in inputs]
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """Do np.log(self), array < self, and the like, as NumPy does it for an array of objects: it
+        calls the methods of each Number. Returns an array, or a single result of single inputs.
+        """
+        inputs = tuple(np.array(x, object) if isinstance(x, Number) else x for x in inputs)
         result = getattr(ufunc, method)(*inputs, **kwargs)
         return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
 
 
 def refused(name: str) -> Callable:
+    """A method for `name`, such as "__abs__", that stops the branch: it is not followed."""
     return lambda *_: branch().stop(f"{name.strip('_')} of a random number is not followed")
 
 
@@ -311,9 +365,9 @@ def is_finite_number(c: Any) -> bool:
 
 
 def race(a: Number, b: Number) -> bool:
-    """Whether a < b: a branch for each answer. Afterwards one of the two, the winner, has the
-    distribution of a winner, and to use the other stops the branch. Of two uniform numbers, the
-    larger, u say, has P(u < t) = t^2.
+    """Whether a < b: a choice of the branch. From then on one of the two can be used: it has the
+    distribution of the winner, and the other, once the first is used, stops the branch. Of two
+    uniform numbers, the larger, u say, has P(u < t) = t^2.
 
     Stops the branch if they are not in a race, or if one was in a race before and lost.
     """
@@ -333,25 +387,16 @@ def race(a: Number, b: Number) -> bool:
     if chance is None:
         branch().stop("two random numbers are compared that are not in a race")
     a_is_larger = choose([chance, 1 - chance], "race") == 0
-    if NEGLIGIBLE < chance < 1 - NEGLIGIBLE:  # otherwise the answer tells nothing
-        larger, smaller = (a, b) if a_is_larger else (b, a)
-        larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
-        settle(larger, True, for_largest, a_is_larger)
-        settle(smaller, False, for_smallest, a_is_larger)
+    if not NEGLIGIBLE < chance < 1 - NEGLIGIBLE:
+        return not a_is_larger  # it was next to certain, and tells nothing of either
+    larger, smaller = (a, b) if a_is_larger else (b, a)
+    larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
+    for number, is_larger, raced in ((larger, True, for_largest), (smaller, False, for_smallest)):
+        if raced is None:  # the race was for the other end: this number has lost it
+            number.atom.spent = True
+        else:
+            number.atom.win(raced if a_is_larger else 1 - raced, number.rising == is_larger)
     return not a_is_larger
-
-
-def settle(number: Number, is_larger: bool, chance: float | None, a_is_larger: bool) -> None:
-    """Change a number after its race: it is the larger of the two, and a winner if they raced for
-    the largest, or the smaller, and a winner if they raced for the smallest. If they did not, it is
-    spent.
-
-    chance: the probability that the first of the two is the larger; None if they did not
-    """
-    if chance is None:
-        number.atom.spent = True
-    else:
-        number.atom.win(chance if a_is_larger else 1 - chance, number.rising == is_larger)
 
 
 def race_chance(a: Number, b: Number, for_largest: bool) -> float | None:
@@ -360,12 +405,14 @@ def race_chance(a: Number, b: Number, for_largest: bool) -> float | None:
     None if they are not. It is found at a few points t, which must tell the same: the median of the
     one that is ahead, two beside it, and one at the far end.
     """
-    leader = (max if for_largest else min)(a, b, key=lambda number: number.quantile(0.5))
+    first = max if for_largest else min
+    leader = first(a, b, key=lambda number: number.quantile(0.5))
 
     def share_of_a(t: float) -> float:
-        """v / (v + w), from what F^v and F^w are at t."""
-        reached = [x.below(t) if for_largest else 1 - x.below(t) for x in (a, b)]
-        v, w = (-math.log(x) if x > 0 else math.inf for x in reached)
+        """v / (v + w), from F(t)^v and F(t)^w; NaN where both are 1."""
+        powers = [x.cdf(t) if for_largest else 1 - x.cdf(t) for x in (a, b)]
+        # v and w but for one factor, -log F(t), which cancels
+        v, w = (-math.log(power) if power > 0 else math.inf for power in powers)
         if v == 0:
             return 0.0 if w else math.nan
         return 1 / (1 + w / v)

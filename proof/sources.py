@@ -18,7 +18,9 @@ from .noise import Atom, Number, branch
 
 
 class Source:
-    """A random number generator in place of a real one, which it calls while nothing is enumerated.
+    """A random number generator in place of a real one (or of torch, which has such functions):
+    source.random() calls real.random() while no run is enumerated; in a run it gives what
+    followed["random"] gives.
 
     followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
         during a run, is refused. Arguments that NumPy or Python refuses raise what they raise
@@ -28,6 +30,10 @@ class Source:
         self._real, self._followed = real, followed
 
     def __getattr__(self, name: str) -> Any:
+        """The method `name` of the generator: when called, the real one if no run is enumerated,
+        else the one that is followed. What is no method is returned as it is, but stops the branch
+        in a run. Raises AttributeError for what the real one lacks, and for names with __.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         real = getattr(self._real, name)
@@ -37,34 +43,43 @@ class Source:
                 return self._follow(name, args, kwargs)
             return real(*args, **kwargs)
 
-        if not callable(real) and enumeration.current:
+        if callable(real):
+            return call
+        if enumeration.current:
             branch().stop(f"it uses {name} of a random number generator")
-        return call if callable(real) else real
+        return real
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
+        """What followed[name](*args, **kwargs) gives. Marks the branch as `symbolic`; stops it for
+        a name that is not followed, and for arguments that do not fit. Raises what the generator
+        of NumPy or Python raises for them.
+        """
         branch().symbolic = True
         if name not in self._followed:
             branch().stop(f"{name} is not followed")
         try:
             if same := SAME.get(type(self._real)):
-                getattr(same, name)(*args, **kwargs)  # raises what the real one raises
+                getattr(same, name)(*args, **kwargs)  # for its errors alone
             return self._followed[name](*args, **kwargs)
         except TypeError:
             branch().stop(f"{name} with these arguments is not followed")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
+        """Copy or pickle it, as Python does with any object. Stops the branch in a run."""
         if enumeration.current:
             branch().stop("it copies a random number generator while it runs")
         return super().__reduce_ex__(protocol)
 
 
 def draw(zero: bool = True) -> Number:
-    """A random number in [0, 1), or in (0, 1) without zero."""
+    """A new random number in [0, 1), or in (0, 1) without zero."""
     return Number(Atom(zero))
 
 
 def fill(make: Callable[[], Any], size: Any) -> Any:
-    """One of what `make` gives, or an array of them."""
+    """An array of this size, an int or a shape, of what make() gives, called for each element; of
+    size None what one call gives.
+    """
     if size is None:
         return make()
     cells = np.empty(size, object)
@@ -74,7 +89,9 @@ def fill(make: Callable[[], Any], size: Any) -> Any:
 
 
 def pick(weights: Any) -> int:
-    """An index in proportion to the weights, by one uniform number, as NumPy does it."""
+    """Choose an index in proportion to a row of weights, by one uniform number, as NumPy does it: a
+    choice of the branch. Stops the branch for weights that are no probabilities.
+    """
     cumulative = np.cumsum(np.asarray(weights, float))
     if not cumulative.size or not 0 < cumulative[-1] < np.inf:
         branch().stop(f"a choice among {format_row(weights)}: expected probabilities")
@@ -82,23 +99,36 @@ def pick(weights: Any) -> int:
 
 
 def shape(size: Any, *parameters: Any) -> Any:
-    """The size that was asked for, or that of the parameters; None for a single number."""
+    """The size if it is given, else the shape to which the parameters broadcast; None if they are
+    single numbers.
+    """
     return size if size is not None else np.broadcast_shapes(*map(np.shape, parameters)) or None
 
 
-def uniform(low=0.0, high=1.0, size=None):
+# uniform to binomial take the arguments of numpy.random's functions of these names; like there, a
+# parameter may be an array, and `size` None means a single number
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
+    """A Number that is uniform from low to high, or an array of them of this size."""
     return fill(draw, shape(size, low, high)) * np.subtract(high, low) + low
 
 
-def exponential(scale=1.0, size=None):
+def exponential(scale: Any = 1.0, size: Any = None) -> Any:
+    """An exponential Number, -log(u), times scale, or an array of them of this size."""
     return -np.log(fill(partial(draw, False), shape(size, scale))) * scale
 
 
-def gumbel(loc=0.0, scale=1.0, size=None):
+def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
+    """A Gumbel Number, -log(-log(u)), times scale, plus loc, or an array of them of this size."""
     return -np.log(exponential(1.0, shape(size, loc, scale))) * scale + loc
 
 
-def choice(a, size=None, replace=True, p=None):
+def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
+    """One of the values a, or of 0 ... a - 1 if that is an int, with the probabilities p (None: all
+    the same), or an array of them of this size: a choice of the branch for each. Stops the branch
+    for several without replacement.
+    """
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
     p = np.ones(len(values)) / len(values) if p is None else p
     if size is not None and not replace and np.prod(size) > 1:
@@ -107,27 +137,37 @@ def choice(a, size=None, replace=True, p=None):
     return chosen if size is None else chosen.astype(values.dtype)
 
 
-def multinomial(n, pvals, size=None):
+def multinomial(n: Any, pvals: Any, size: Any = None) -> np.ndarray:  # -> [len(pvals)]
+    """A one-hot row, the 1 at an index that the branch chooses with the probabilities pvals, the
+    last of which is what the others leave. Stops the branch unless n is 1, and for a size.
+    """
     if n != 1 or size is not None:
         branch().stop("multinomial of several is not followed")
     first = np.asarray(pvals, float)[:-1]
-    return np.eye(len(pvals), dtype=int)[pick([*first, max(0.0, 1 - first.sum())])]
+    index = pick([*first, max(0.0, 1 - first.sum())])
+    return np.eye(len(pvals), dtype=int)[index]
 
 
-def binomial(n, p, size=None):
+def binomial(n: Any, p: Any, size: Any = None) -> Any:
+    """1 with the probability p, else 0: an int, or an array of them of this size; a choice of the
+    branch for each. Stops the branch unless n is 1.
+    """
     if n != 1:
         branch().stop("binomial of several is not followed")
-    return (fill(draw, shape(size, p)) < p) * 1  # an int, or an array of them
+    return (fill(draw, shape(size, p)) < p) * 1  # 0 or 1 for a bool, or for each of an array
 
 
-def choices(population, weights=None, *, k=1):
+def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
+    """random.choices: k elements of a sequence, in proportion to the weights (None: all the same);
+    a choice of the branch for each.
+    """
     weights = [1] * len(population) if weights is None else weights
     return [population[pick(weights)] for _ in range(k)]
 
 
 # {type: a generator of it}, whose numbers nobody uses: it shows what arguments are refused
 SAME = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
-# {function or method of numpy.random: what gives its symbolic numbers}, likewise of random
+# {name of a function or method of numpy.random: what gives its symbolic numbers}
 NUMPY: dict[str, Callable] = {
     **{f.__name__: f for f in (uniform, exponential, gumbel, choice, multinomial, binomial)},
     "random": lambda size=None, dtype=float: fill(draw, size),
@@ -135,6 +175,7 @@ NUMPY: dict[str, Callable] = {
     "rand": lambda *size: fill(draw, size or None),
     "standard_exponential": lambda size=None: exponential(1.0, size),
 }
+# likewise of Python's random
 PYTHON: dict[str, Callable] = {
     "random": draw,
     "uniform": uniform,
@@ -144,16 +185,20 @@ PYTHON: dict[str, Callable] = {
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (module or class, name, what replaces it) for everything that draws, and for math.log,
-    which would not take a Number.
+    """Yield (module, name, value) for each function and class of numpy.random and random that draws
+    or seeds, and for math.log, which would not take a Number: whoever sets module.name to value has
+    symbolic numbers from it while a run is enumerated, or, where that is not followed, the branch
+    is stopped. When no run is enumerated, value does what the original does.
     """
     numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
     for module, real, followed in ((np.random, numpys, NUMPY), (random, pythons, PYTHON)):
         for name in dir(module):
+            # np.random.normal and the like are methods of one hidden generator
             if getattr(getattr(module, name), "__self__", None) is real:
                 yield module, name, getattr(Source(real, followed), name)
-    for name, same in (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample")):
-        yield np.random, name, getattr(Source(numpys, NUMPY), same)
+    # these are functions of their own, which call the method of the second name
+    for name, method in (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample")):
+        yield np.random, name, getattr(Source(numpys, NUMPY), method)
     for module, name, followed in (
         (np.random, "default_rng", NUMPY),
         (np.random, "Generator", NUMPY),
@@ -165,11 +210,14 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
 
 
 def factory(real: Any, followed: dict) -> type:
-    """A class that makes a Source where `real`, a function or a class, makes a generator. It stops
-    a branch that gives it a seed.
+    """A class to stand for `real`, a function or class that makes a generator, such as default_rng:
+    it makes a Source of what `real` makes. Given a Source it returns that one; given a seed, or
+    another generator, in a run that is enumerated, it stops the branch.
+
+    followed: {name of a method: what gives its symbolic numbers}
     """
 
-    def make(cls, *args, **kwargs):
+    def make(cls: type, *args: Any, **kwargs: Any) -> Source:
         if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
             return args[0]
         if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
@@ -177,9 +225,10 @@ def factory(real: Any, followed: dict) -> type:
             branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
         return Source(real(*args, **kwargs), followed)
 
-    bases = (real,) if isinstance(real, type) else ()
+    bases = (real,) if isinstance(real, type) else ()  # for isinstance
     return type(real.__name__, bases, {"__new__": make})
 
 
-def log_of(x, *base):
+def log_of(x: Any, *base: float) -> Any:
+    """math.log, which takes a Number, too."""
     return x.log() if isinstance(x, Number) else log(x, *base)

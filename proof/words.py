@@ -8,7 +8,11 @@ MOST_SHOWN = 12  # numbers of a row
 
 
 def describe(result: dict[str, Any]) -> str:
-    """A result of `prove` in words: several lines, of which the first begins "NAME: VERDICT"."""
+    """A result of `prove` in words: several lines, of which the first begins "NAME: VERDICT".
+
+    result: {"name", "verdict", "cases", ...}; all keys of a result and of its cases, which are
+        dicts, too, are listed at the top of prove.py
+    """
     words = {
         "exact": describe_exact,
         "wrong": describe_wrong,
@@ -19,46 +23,71 @@ def describe(result: dict[str, Any]) -> str:
 
 
 def describe_exact(result: dict[str, Any]) -> list[str]:
+    """The lines for a result whose verdict is "exact"; at least one of its cases has a distance.
+
+        verify: EXACT in 28 cases (largest distance 7e-16; 12,843 branches, 1.8 s).
+          Tokens gained, beyond one a pass, K = 2: 1.3250 on average; verify 1.3250; block
+          verification, the most in a round, 1.4000.
+
+    result: {"name", "cases", "distance", "branches", "seconds", "runs", "remarks"}; each case has
+        "name", "distance" (None if real runs judged it), "left_out", "measured" and the keys that
+        describe_kept needs
+    """
     small = [case for case in result["cases"] if case["distance"] is not None]
     rounding = "; float32 rounds as much" if result["distance"] > 1e-9 else ""
     took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
     figures = f"(largest distance {result['distance']:.0e}{rounding}; {took})"
-    lines = [f"{result['name']}: EXACT in {len(small)} case{'s' * (len(small) > 1)} {figures}."]
-    case = max(small, key=more_by_block)
-    lines.append(describe_kept(case, case["name"]))
-    if (left_out := max(case["left_out"] for case in small)) > 0:
+    n_cases = f"{len(small)} case" if len(small) == 1 else f"{len(small)} cases"
+    lines = [f"{result['name']}: EXACT in {n_cases} {figures}."]
+    telling = max(small, key=more_by_block)
+    lines.append(describe_kept(telling, telling["name"]))
+    left_out = max(case["left_out"] for case in small)
+    if left_out > 0:
         lines.append(f"  Left out: branches of probability {left_out:.0e}, which did not end yet.")
     if result["runs"]:
-        lines.append(f"  {describe_runs(result, small)}")
+        lines.append(f"  {describe_runs(result['cases'])}")
     return lines + [f"  Note: {remark}" for remark in result["remarks"]]
 
 
-def describe_runs(result: dict[str, Any], small: list[dict[str, Any]]) -> str:
-    """What real runs add to an exact verdict."""
-    n_small = sum(case["measured"]["runs"] for case in small if case["measured"])
+def describe_runs(cases: list[dict[str, Any]]) -> str:
+    """What real runs add to an exact verdict, such as "8,400 real runs of them agree; 200 tokens, K
+    = 8: not told apart in 4,000 real runs, where a distance of 0.0707 would have shown."
+
+    cases: {"name", "distance", "measured"}: distance is None for those that were not enumerated;
+        measured is None or {"runs", "would_show"}
+    """
+    measured = [case for case in cases if case["measured"]]
+    n_small = sum(c["measured"]["runs"] for c in measured if c["distance"] is not None)
     words = [f"{n_small:,} real runs of them agree"] if n_small else []
-    for case in result["cases"]:
-        if case["distance"] is None and case["measured"]:
+    for case in measured:
+        if case["distance"] is None:
             runs, would_show = case["measured"]["runs"], figure(case["measured"]["would_show"])
-            words.append(
-                f"{case['name']}: not told apart in {runs:,} real runs, where a distance of "
-                f"{would_show} would have shown"
-            )
+            shown = f"where a distance of {would_show} would have shown"
+            words.append(f"{case['name']}: not told apart in {runs:,} real runs, {shown}")
     return "; ".join(words) + "."
 
 
 def describe_wrong(result: dict[str, Any]) -> list[str]:
+    """The lines for a result whose verdict is "wrong". They show one wrong case: the first that has
+    real runs, or else the first.
+
+        mine: WRONG. Total variation distance 0.1000 from the target's distribution (K = 1; ...).
+          Text "1": yours 0.4000, right 0.3000. It happens so: drafted 1 (0.40), coin of ...
+          Wrong in 3 of 29 cases; right where: K = 0; p = q.
+
+    result: {"name", "cases"}; each case has "name", "K", "p", "q", "distance", "kept", "problem",
+        "measured", and "first_wrong", which is None where it is not wrong
+    """
     cases = result["cases"]
     wrong = [case for case in cases if case["first_wrong"]]
     measured = [case for case in wrong if case["measured"]]
     case = (measured or wrong)[0]
-    distance = "Not the target's distribution"
+    distance, what = "Not the target's distribution", "Text"
     if case["distance"] is not None:
-        distance = (
-            f"Total variation distance {figure(case['distance'])} from the target's distribution"
-        )
-    is_large = case["distance"] is None and len(case["p"]) > MOST_SHOWN
-    what = "Classes of tokens" if is_large else "Text"
+        size = figure(case["distance"])
+        distance = f"Total variation distance {size} from the target's distribution"
+    elif len(case["p"]) > MOST_SHOWN:  # real runs judged it, by classes of its many tokens
+        what = "Classes of tokens"
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
@@ -83,22 +112,33 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
 def describe_first_wrong(
     first_wrong: dict[str, Any], measured: dict[str, Any] | None = None, what: str = "Text"
 ) -> str:
-    """What is wrong first, as branches show it, or real runs. what: the word for its text"""
+    """The shortest wrong text of a case, with its probability: 'Text "1": yours 0.4000, right
+    0.3000. It happens so: drafted 1 (0.40), coin of 0.75: yes (0.75).'; or the event that no right
+    sampler has: 'It returns 7: expected tokens below 3. It happens so: ...'
+
+    first_wrong: {"text", "yours", "right", "draws", perhaps "event"}; draws is None if real runs
+        found it, whose odds then stand in place of how it happens
+    measured: {"runs", "log10_odds"} of these runs; what: the word for the text
+    """
     draws = ", ".join(first_wrong["draws"] or ())
     how = f"It happens so: {draws}." if draws else ""
     if event := first_wrong.get("event"):
-        return f"{event[0].upper()}{event[1:]}. {how or 'A run with real random numbers did it.'}"
-    text, yours, right = (first_wrong[key] for key in ("text", "yours", "right"))
+        sentence = event[0].upper() + event[1:]
+        return f"{sentence}. {how or 'A run with real random numbers did it.'}"
+    yours, right = first_wrong["yours"], first_wrong["right"]
     digits = 4 if abs(yours - right) > 1e-3 else 7
-    shown = " ".join(map(str, text))
-    figures = f'{what} "{shown}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
+    text = " ".join(map(str, first_wrong["text"]))
+    figures = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
     if measured and first_wrong["draws"] is None:
         return f"{figures} {describe_odds(measured)}"
     return f"{figures} {how or 'It happens always: nothing is drawn.'}"
 
 
 def describe_odds(measured: dict[str, Any]) -> str:
-    """How sure real runs are."""
+    """How sure real runs are: "5,000 real runs: odds of 10^12 to 1 against an exact sampler."
+
+    measured: {"runs", "log10_odds"}; the odds are None if an exact sampler never writes it
+    """
     runs, odds = measured["runs"], measured["log10_odds"]
     if odds is None:
         return f"An exact sampler never writes that; {runs:,} real runs did."
@@ -106,30 +146,52 @@ def describe_odds(measured: dict[str, Any]) -> str:
 
 
 def describe_not_told_apart(result: dict[str, Any]) -> list[str]:
+    """The lines for a result whose verdict is "not told apart".
+
+        mine: NOT TOLD APART from exact in 140,000 real runs of 28 cases; in each, a distance of ...
+          Not called exact, since not every branch could be taken: normal is not followed.
+
+    result: {"name", "runs", "cases", "would_show", "reason"}; each case has what describe_partly
+        needs
+    """
+    runs = f"{result['runs']:,} real runs of {len(result['cases'])} cases"
+    shown = f"in each, a distance of {figure(result['would_show'])} would have shown"
     return [
-        f"{result['name']}: NOT TOLD APART from exact in {result['runs']:,} real runs of "
-        f"{len(result['cases'])} cases; in each, a distance of {figure(result['would_show'])} "
-        "would have shown.",
+        f"{result['name']}: NOT TOLD APART from exact in {runs}; {shown}.",
         f"  Not called exact, since not every branch could be taken: {result['reason']}.",
-        *describe_partly(result),
+        *describe_partly(result["cases"]),
     ]
 
 
 def describe_undecidable(result: dict[str, Any]) -> list[str]:
+    """The lines for a result whose verdict is "undecidable".
+
+        mine: UNDECIDABLE. It raised TypeError: .... In 2 of 28 cases, first in: K = 0.
+
+    result: {"name", "reason", "cases"}; each case has "name", "problem" ("" without one) and what
+        describe_partly needs. The case is named whose problem is the reason, if there is one
+    """
     cases = result["cases"]
     stuck = [case for case in cases if case["problem"]]
     named = [case["name"] for case in stuck if case["problem"] == result["reason"]]
     where = f" In {len(stuck)} of {len(cases)} cases, first in: {named[0]}." if named else ""
-    return [f"{result['name']}: UNDECIDABLE. {result['reason']}.{where}", *describe_partly(result)]
+    first = f"{result['name']}: UNDECIDABLE. {result['reason']}.{where}"
+    return [first, *describe_partly(cases)]
 
 
-def describe_partly(result: dict[str, Any]) -> list[str]:
-    """What was found before there was no verdict."""
-    cases, lines = result["cases"], []
+def describe_partly(cases: list[dict[str, Any]]) -> list[str]:
+    """What was found in the cases of a result without a verdict: [] or lines such as "  Exact in 5
+    of 28 cases, in which every branch was taken." and "  Not exact in 2, first in K = 1 at ...:".
+
+    cases: {"name", "distance" (None if it was not enumerated), "first_wrong" (None if it is not
+        wrong)}
+    """
+    lines = []
     wrong = [case for case in cases if case["first_wrong"]]
-    exact = sum(case["distance"] is not None and case not in wrong for case in cases)
-    if exact:
-        lines.append(f"  Exact in {exact} of {len(cases)} cases, in which every branch was taken.")
+    n_exact = sum(case["distance"] is not None and case not in wrong for case in cases)
+    if n_exact:
+        every = "in which every branch was taken"
+        lines.append(f"  Exact in {n_exact} of {len(cases)} cases, {every}.")
     if wrong:
         at = wrong[0]
         distance = "" if at["distance"] is None else f" at a distance of {figure(at['distance'])}"
@@ -139,14 +201,20 @@ def describe_partly(result: dict[str, Any]) -> list[str]:
 
 
 def describe_kept(case: dict[str, Any], where: str = "") -> str:
+    """A line about what a text of a case gains: "  Tokens gained, beyond one a pass, K = 2: 1.3250
+    on average; verify 1.3250; block verification, the most in a round, 1.4000."
+
+    case: {"kept", "kept_by_verify", "kept_at_most"}, numbers; the last two are None for trees
+    where: the name of the case, if the line is to tell it
+    """
     gained = round(case["kept"], 4) + 0.0  # never -0.0
-    words = f"  Tokens gained, beyond one a pass{where and ', ' + where}: {gained:.4f} on average"
+    name = f", {where}" if where else ""
+    words = f"  Tokens gained, beyond one a pass{name}: {gained:.4f} on average"
     if case["kept_by_verify"] is None:
         return f"{words}."
-    return (
-        f"{words}; verify {case['kept_by_verify']:.4f}; block verification, the most in a round, "
-        f"{case['kept_at_most']:.4f}."
-    )
+    by_verify, at_most = case["kept_by_verify"], case["kept_at_most"]
+    by_block = f"block verification, the most in a round, {at_most:.4f}"
+    return f"{words}; verify {by_verify:.4f}; {by_block}."
 
 
 def figure(x: float) -> str:

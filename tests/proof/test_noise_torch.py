@@ -53,7 +53,7 @@ def test_numbers_are_where_torch_would_have_them(seed):
         for function, i in steps:
             symbolic.append(function(symbolic[i]))
         for found, right in zip(symbolic, real, strict=True):
-            numbers = [x.at(of_atom[x.atom]) for x in found.cells.flat]
+            numbers = [x.from_u(of_atom[x.atom]) for x in found.cells.flat]
             assert found.shape == right.shape and numbers == pytest.approx(right.ravel().tolist())
         return "the same"
 
