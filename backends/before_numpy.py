@@ -14,9 +14,8 @@ from pathlib import Path
 
 
 def count_threads(environ: Mapping = os.environ, cgroup: str = "/sys/fs/cgroup/cpu.max") -> int:
-    """The number of threads this process may use, at least 1: the smallest of CPU affinity, cgroup
-    quota, rounded up, and OMP_NUM_THREADS and OPENBLAS_NUM_THREADS in environ; what is not stated
-    does not limit it. cgroup: path of the quota's file
+    """The number of threads this process may use, at least 1: the smallest of CPU affinity, of the
+    quota in the file `cgroup`, rounded up, and of OMP_NUM_THREADS and OPENBLAS_NUM_THREADS, if set.
     """
     if hasattr(os, "sched_getaffinity"):
         limits = [len(os.sched_getaffinity(0))]

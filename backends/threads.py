@@ -177,7 +177,7 @@ class Threads:
         finally:  # wait for all, also after an error: no worker may still be writing
             own = cpu_clock() - cpu_began
             errors = [done_bell.get(done) for done_bell, done in waiting]
-            self.enter(len(parts) * own - (clock() - began))
+            self.enter(len(parts) * own - (clock() - began))  # the time alone, less that together
         for error in errors:
             if error is not None:
                 raise error

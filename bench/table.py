@@ -61,7 +61,7 @@ def cell(row: dict, column: str, best: list[dict]) -> str:
 
 def is_told_apart(row: dict) -> bool:
     """Return whether a row has a speedup, not withheld, whose interval does not contain 1."""
-    low, high = row["intervals"]["speedup"] or (0, math.inf)
+    low, high = row["intervals"]["speedup"] or (0, math.inf)  # without one, it may be anything
     return row["speedup"] is not None and not low <= 1 <= high
 
 

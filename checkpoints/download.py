@@ -147,11 +147,12 @@ def found_nobody(error: Exception) -> bool:
 
 
 def fetch_rest(url: str, path: Path) -> None:
-    """By one request, add what it lacks to the part of a file, or begin a part, and rename it if it
-    is complete. A part of another version of the file is removed.
+    """By one request, download what the part of a file lacks, or begin a part, and rename it `path`
+    if it is complete then. A part of another version of the file is removed.
 
-    Raises Missing; one of FAILURES, such as Retry, if it is not complete; ValueError for a URL that
-    is none, and for a file that does not fit on the disk or is too long; OSError of the disk.
+    Raises Missing if the server lacks the file; one of FAILURES, such as Retry, if the part is not
+    complete; ValueError for a URL that is none, and for a file that does not fit on the disk or is
+    too long; OSError of the disk.
     """
     begun = find_part(path)
     with ask(url, begun) as reply:

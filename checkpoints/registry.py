@@ -28,8 +28,7 @@ USER_DATA = {
 
 def default_models_dir() -> str:
     """The folder for a user's models: GPT2_MODELS_DIR of the environment; without it, models/ of a
-    checkout that can be written; else, as of an installed program, speculate/models in the folder
-    that the system has for a user's data. The folder may not be there.
+    checkout that can be written; else, if installed, speculate/models in the user's data folder.
     """
     if chosen := os.environ.get("GPT2_MODELS_DIR"):
         return chosen

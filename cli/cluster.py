@@ -51,8 +51,8 @@ def interrupts_held() -> Iterator[None]:
 
 
 def processes_of(address: str) -> int:
-    """The N of local:N; 0 for the address of a scheduler. Raises ValueError for an N that is not a
-    number of processes for this machine.
+    """The N of local:N; 0 for the address of a scheduler. Raises ValueError for an N that is no
+    number of processes for this machine: from 1 to 4 for each core.
     """
     kind, _, number = address.partition(":")
     if kind != "local":

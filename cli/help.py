@@ -43,7 +43,8 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
 
 def help_page(command: Callable, flags: Iterable[inspect.Parameter], first: Callable) -> str:
     """The docstring of a command, where "name: " becomes "--name (default): " for each flag. A flag
-    that it does not describe means what it means for the first command.
+    that it does not describe means what it means for the first command. Under python -OO, which
+    strips docstrings, a line that says so.
     """
     page, meanings = inspect.getdoc(command), inspect.getdoc(first)
     if not page or not meanings:

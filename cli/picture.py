@@ -42,8 +42,9 @@ def rules_of(style: str) -> list[tuple[str, dict[str, str]]]:
     then classes, then tags with a class.
     """
     rules = []
-    for selectors, body in re.findall(r"([^{};>]+)\{([^{}]*)\}", style):
+    for selectors, body in re.findall(r"([^{};>]+)\{([^{}]*)\}", style):  # a, b { ... }
         # not the end of another name, such as in paint-stroke: ...
         values = dict(re.findall(r"(?<!-)(fill|stroke): ([^;]+?)\s*(?:;|$)", body))
         rules += [(selector.strip(), values) for selector in selectors.split(",")]
+    # tag: (0, True), .class: (1, False), tag.class: (1, True)
     return sorted(rules, key=lambda rule: (rule[0].count("."), rule[0][0] != "."))

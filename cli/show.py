@@ -30,9 +30,8 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Decode a text, and print it under a title: round by round or while it is written, if the flag
-    trace or stream of `generate` says so; nothing with json. Returns what decoding.decode.decode
-    does.
+    """Decode and print a text under a title: round by round or while it is written, as the flags
+    trace and stream of `generate` say; nothing with json. Returns what decoding.decode.decode does.
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)

@@ -37,7 +37,9 @@ class HeadDrafter(NeuralDrafter):
         super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
-        """As NeuralDrafter.propose, from the target's hidden states; at most n_places tokens."""
+        """Draft k tokens after ids from the target's hidden states; at most n_places, and fewer if
+        the context is full. Returns them, and the distribution that each was sampled from.
+        """
         self.cache.known = self.target_cache.hidden[: len(ids)]
         proposed = super().propose(ids, min(k, self.model.config.n_places))
         del self.cache.ids[len(ids) :]  # read beside guesses, which the target is about to replace
@@ -48,7 +50,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     """Load the Eagle or the Medusa from the folder of its target; name: eagle or medusa.
 
     Raises ValueError if there is no such file, if the head was trained on other weights, or if the
-    tensors are not those of such a head.
+    tensors are not those of such a head: of other shapes, or a matrix of zeros.
     """
     path = folder / f"{name}.safetensors"
     train = f"python -m train.train distil CORPUS FOLDER --students {name}"

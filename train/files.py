@@ -55,7 +55,7 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     if word in kinds:
         return Student(word, kinds[word](config), "")
     if re.fullmatch(r"\d+x\d+", word):
-        return Student(word, GPT2(shaped(word, config.n_vocab, config.n_ctx, 32)), "")
+        return Student(word, GPT2(shaped(word, config.n_vocab, config.n_ctx, d_head=32)), "")
     path = Path(word)
     if path.suffix == ".safetensors" and path.stem in kinds:
         module = kinds[path.stem](config)

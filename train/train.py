@@ -105,7 +105,7 @@ def target(
     """
     made, source = open_run(folder, device), find_folder(vocabulary)
     require_run(steps, tokens_per_step, learning_rate)
-    config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, 64)
+    config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, d_head=64)
     read = [texts.read_ids(corpus, of, source, N_CTX + 1) for of in SPLITS]
     identity = {
         "shape": shape,

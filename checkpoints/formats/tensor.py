@@ -44,8 +44,8 @@ class Tensor:
     order: Literal["C", "F"] | None = "C"
 
     def __post_init__(self):
-        sizes = (self.offset, *self.shape)
-        if not all(type(n) is int and n >= 0 for n in sizes) or len(sizes) > 1 + MAX_AXES:
+        are_sizes = all(type(n) is int and n >= 0 for n in (self.offset, *self.shape))
+        if not are_sizes or len(self.shape) > MAX_AXES:
             raise ValueError(f"{self.name!r} has shape {self.shape[:MAX_AXES]} at {self.offset!r}")
         if self.dtype not in DTYPES:
             raise ValueError(f"{self.name!r} is of type {self.dtype!r}, which cannot be read")
