@@ -123,7 +123,7 @@ def load_models(
 
 def require_memory(configs: list[Config]) -> None:
     """Raise ValueError if models of these shapes, and a cache for each, do not fit into the memory
-    that is free: a machine that swaps is busy for hours. Systems that do not say are believed.
+    that is free: a machine that swaps is busy for hours. Where no system says, all is free.
     """
     # of a cache: keys and values of each layer, and hidden states
     numbers = sum(c.n_parameters + c.n_ctx * c.n_embd * (2 * c.n_layer + 1) for c in configs)
@@ -137,7 +137,7 @@ def require_memory(configs: list[Config]) -> None:
 
 def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> float:
     """How many bytes this process can still allocate, on Linux: what the machine has available, or
-    what its container still allows. Elsewhere infinity.
+    what its container still allows, if that is less. Elsewhere infinity.
     """
     free = float("inf")
     try:

@@ -165,6 +165,7 @@ def drafts_along(
 
     model: a draft model; None looks up n-grams. ended: whether the text ended by itself, which a
         drafted token may have done; where it was cut off, the last token was the target's own
+    Raises FloatingPointError if the model's logits are not finite.
     """
     limits = [min(most, len(text) - i - (not ended)) for i in range(len(text))]
     if model is None:

@@ -85,7 +85,7 @@ def median_seconds(runs: Runs) -> list[float]:
 
 
 def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
-    """Return each prompt's sum of a number of its rounds, over all repeats."""
+    """Return for each prompt the sum of number(draft) over the rounds of all repeats."""
     return [sum(number(one) for run in repeats for one in run["rounds"]) for repeats in runs]
 
 
@@ -127,7 +127,9 @@ def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -
 def why_no_speedup(
     interval: tuple[float, float] | None, bug: bool, tokens_per_pass: float
 ) -> str | None:
-    """Return why a speedup must not be published; None if it may be."""
+    """Return why a speedup must not be published: a bug, no interval, or one that lies above the
+    tokens per pass. None if it may be.
+    """
     if bug:
         return "greedy texts differ, and rounding does not explain it: a bug"
     if interval is None:
@@ -138,7 +140,9 @@ def why_no_speedup(
 
 
 def why_no_verify_cost(v: float | None) -> str | None:
-    """Return why v must not be published; None if it may be."""
+    """Return why v, the cost of a pass over K + 1 rows, must not be published: nothing was timed,
+    or it is below that of one row by more than noise. None if it may be.
+    """
     if v is None:
         return "no pass over K + 1 rows was timed"
     return "below 1: passes over one row were timed badly" if v < LEAST_VERIFY_COST else None

@@ -96,7 +96,7 @@ def read_together(
 
 def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
     """The ids that a shared pass is to read: those that the cache lacks, and always the last
-    n_last. More than CHUNK, which gain nothing beside others, are read here, but for the last.
+    n_last. Of more than CHUNK, which gain nothing beside others, all but these are read here.
     """
     new = model.roll_back(ids, cache, n_last)
     if len(new) <= CHUNK:

@@ -18,7 +18,7 @@ class Clocked:
         return partial(self.call, value) if name == self.method else value
 
     def call(self, function: Callable, *arguments: Any, **named: Any) -> Any:
-        """Call the method, append how long it took, and return what it returns."""
+        """Call the function, append how many seconds it took, and return what it returns."""
         begun = time.perf_counter()
         result = function(*arguments, **named)
         self.seconds.append(time.perf_counter() - begun)

@@ -100,7 +100,9 @@ def written(
 def steps_of_books(
     books: Tensor, tokens_per_step: int, n_seq: int, seed: int, first: int, end: int
 ) -> Iterator[list[Tensor]]:
-    """Yield the batches of the steps from first to end, here one each: [n_rows, n_seq]."""
+    """Yield the batches of the steps from first to end, here one each: [n_rows, n_seq], passages of
+    about tokens_per_step tokens together, at random places that seed and step decide.
+    """
     for step in range(first, end):
         rng = generator(books, Purpose.PASSAGES, seed, step)
         yield [passages(books, max(1, tokens_per_step // n_seq), n_seq, rng)]
