@@ -23,8 +23,10 @@ from .program import find, load
 
 
 def main(program: str, settings: str, began: str) -> None:
-    """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write the lines.
-    It ends this process, whatever comes, and changes it before (`set_apart`, `prove.say`).
+    """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write lines of
+    JSON to stdout: {"begins": ...} and {"case": ...} for each case, at last {"results": ...}, or
+    {"error": ...} for a ValueError or OSError. Then this process ends, with exit code 0; before
+    that its stdin, stdout, sys.stderr, prove.say and threading.excepthook are replaced.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
@@ -40,13 +42,14 @@ def main(program: str, settings: str, began: str) -> None:
     referee.say = say
     errors = os.dup(2)
     try:
-        sys.stderr = stream_to(2)  # a file may close it
+        sys.stderr = stream_to(2)
         judge = judge_of(program, loads(settings), float(began))
-        sys.stderr = stream_to(errors)
+        sys.stderr = stream_to(errors)  # anew, as the file may have closed it
         write(results=judge())
-    except (ValueError, OSError) as error:
-        words = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
-        write(error=words)
+    except OSError as error:
+        write(error=f"{error.filename}: {error.strerror}")
+    except ValueError as error:
+        write(error=str(error))
     except KeyboardInterrupt:
         pass
     lines.close()
@@ -54,9 +57,10 @@ def main(program: str, settings: str, began: str) -> None:
 
 
 def set_apart() -> TextIO:
-    """Change this process, so that what it judges reads nothing and prints nothing, is not told of
-    Undecidable in its threads, and ends with the parent. Returns a stream for the lines: stdout as
-    it was, which processes that it forks do not have.
+    """Change this process: what it runs reads nothing from stdin and prints nothing to stdout; a
+    thread of it that ends by Undecidable or LeftOut says nothing; it ends with its parent, which
+    must hold the other end of stdin. Returns a stream to stdout as it was, which processes that it
+    forks do not have.
     """
     lines, parent = os.fdopen(os.dup(1), "w"), os.dup(0)
     nowhere = os.open(os.devnull, os.O_RDWR)
@@ -66,20 +70,26 @@ def set_apart() -> TextIO:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
     say_raised = threading.excepthook
-    threading.excepthook = lambda what: (
-        None if issubclass(what.exc_type, (Undecidable, LeftOut)) else say_raised(what)
-    )
+
+    def say_unless_ours(what: threading.ExceptHookArgs) -> None:
+        if not issubclass(what.exc_type, (Undecidable, LeftOut)):
+            say_raised(what)
+
+    threading.excepthook = say_unless_ours
     return lines
 
 
 def stream_to(file: int) -> TextIO:
-    """A stream of text to an open file, which it leaves open: whoever drops it is not warned."""
+    """A stream of text to an open file descriptor, which stays open when the stream is closed."""
     return open(file, "w", errors="backslashreplace", closefd=False)
 
 
 def end_with(parent: int) -> None:
-    """End this process when its parent ends, however that comes: nobody else has the other end of
-    the pipe `parent`, and nobody writes to it.
+    """Wait until the parent process ends, then end this one at once, with exit code 1 and without
+    any clean-up. It blocks, so it needs a thread of its own.
+
+    parent: file descriptor of a pipe from the parent, who never writes to it: it is read, and its
+        end comes when the parent ends, however that is
     """
     os.read(parent, 1)
     os._exit(1)
@@ -88,25 +98,31 @@ def end_with(parent: int) -> None:
 def judge_of(
     program: str, settings: dict[str, Any], began: float
 ) -> Callable[[], list[dict[str, Any]]]:
-    """Import a program. Returns a function that judges it, and gives the results of `prove`. Of the
-    settings an adapter gets the timeout only, for each of its functions: it becomes that of `prove`
-    in this process.
+    """Import a program: an adapter, a file judge_*.py, or FILE.py[:NAME], whose function it finds.
+    Returns a function without arguments that judges it and returns a list of results of `prove`.
+    Of the settings an adapter gets the timeout only, for each of its functions: it becomes the
+    default of prove.prove in this process. Raises OSError without such a file, ValueError if it
+    cannot be imported, has no such function, or for temperature, top_k or top_p out of bounds.
+
+    settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
+    began: a time of time.time(); what has passed since is taken from the timeout of FILE.py
     """
-    timeout = settings["timeout"]
     if Path(program).stem.startswith("judge_"):
-        referee.prove = partial(referee.prove, timeout=timeout)
+        referee.prove = partial(referee.prove, timeout=settings["timeout"])
         adapter = load(Path(program))
         return lambda: fitting(adapter)
     function, name = find(program)
-    to_probs = filtered(*(settings[name] for name in ("temperature", "top_k", "top_p")))
-    limits = dict(batch=settings["batch"], seed=settings["seed"])
-    limits["timeout"] = timeout - (time() - began)
+    to_probs = filtered(settings["temperature"], settings["top_k"], settings["top_p"])
+    batch, seed = settings["batch"], settings["seed"]
+    timeout = settings["timeout"] - (time() - began)
+    limits = dict(batch=batch, timeout=timeout, seed=seed)
     return lambda: [referee.prove(function, None, name, to_probs, **limits)]
 
 
 def fitting(adapter: ModuleType) -> list[dict[str, Any]]:
-    """What an adapter gives. Raises ValueError if its program is another version, cannot be
-    imported, or raises an error in every case.
+    """The results of `prove` that adapter.referee() returns. Raises ValueError if that raises any
+    error but KeyboardInterrupt, such as for another version of the program, or if a function raises
+    an error in every case.
     """
     try:
         results = adapter.referee()

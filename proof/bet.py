@@ -44,37 +44,36 @@ class Bet:
     def __init__(self, right: dict[Text, float], alpha: float = 1e-6, rounding: float = 0.0):
         total = sum(right.values())
         if abs(total - 1) > 1e-6 or min(right.values()) < 0:  # of nothing, total is 0
-            raise ValueError(
-                f"a law that sums to {total:.6g}: expected probabilities that sum to 1"
-            )
+            problem = f"a law that sums to {total:.6g}"
+            raise ValueError(f"{problem}: expected probabilities that sum to 1")
         self.right, self.alpha, self.rounding = right, alpha, rounding
         self.runs = 0
         self.counts: Counter[Text] = Counter()  # of whole texts, also of those not in the law
         self.most = 0.0  # log_odds at their highest
-        # {beginning: its probability, its count}, of every length: [length - 1]
+        # for the texts cut to 1, 2, ... tokens: {beginning: its probability}, {beginning: its
+        # count}, where None stands for all that are not in the law, and ln E for each strength
         lengths = range(1, max(map(len, right)) + 1)
         self._laws: list[dict[Text, float]] = [defaultdict(float) for _ in lengths]
         self._seen: list[Counter[Text | None]] = [Counter() for _ in lengths]
+        self._logs = [[0.0] * len(STRENGTHS) for _ in lengths]
         for text, probability in right.items():
             for length, law in enumerate(self._laws, 1):
                 law[text[:length]] += probability
-        self._logs = [[0.0] * len(STRENGTHS) for _ in lengths]  # ln of E, of each way to bet
 
     def add(self, text: Text) -> None:
-        """Count one more text of the sampler, which the caller has cut to the length that the law
-        has.
+        """Count one more text of the sampler: every bettor is paid for it, and learns from it. The
+        caller has cut it to the length of the texts in the law.
         """
+        sum_of_shares = 1 + self.rounding
         for length, (law, seen, logs) in enumerate(zip(self._laws, self._seen, self._logs), 1):
             beginning: Text | None = text[:length]
             share = law.get(text[:length], 0.0)
-            if share == 0:  # all such texts together are one cell
-                beginning, share = None, self.rounding
-            # what the true probability may be at most
-            payer = share if beginning is None else share * (1 + self.rounding)
+            at_most = share * (1 + self.rounding)  # the true probability
+            if share == 0:  # all such texts together are one
+                beginning, share, at_most = None, self.rounding, self.rounding
             for i, a in enumerate(STRENGTHS):
-                # all shares together are 1 + rounding
-                predicted = (seen[beginning] + a * share) / (self.runs + a * (1 + self.rounding))
-                logs[i] += math.log(predicted / payer) if payer else math.inf
+                predicted = (seen[beginning] + a * share) / (self.runs + a * sum_of_shares)
+                logs[i] += math.log(predicted / at_most) if at_most else math.inf
             seen[beginning] += 1
         self.counts[text] += 1
         self.runs += 1
@@ -82,12 +81,15 @@ class Bet:
 
     @property
     def log_odds(self) -> float:
-        """The natural logarithm of the evidence E, the mean of all ways to bet."""
+        """The natural logarithm of the evidence E, the mean of what all bettors have; infinite if
+        one text has settled it.
+        """
         logs = [log for logs in self._logs for log in logs]
         top = max(logs)
         if math.isinf(top):
             return top
-        return top + math.log(sum(math.exp(log - top) for log in logs) / len(logs))
+        shares = [math.exp(log - top) for log in logs]  # of the richest, so that none overflows
+        return top + math.log(sum(shares) / len(shares))
 
     @property
     def wrong(self) -> bool:
@@ -95,13 +97,14 @@ class Bet:
         return self.most > -math.log(self.alpha)
 
     def worst(self) -> tuple[Text, float, float]:
-        """The beginning of a text that speaks most against it, with its frequency and its right
-        probability. Of those that come too often it is the one whose count is the least likely. Of
-        several that should never come it is the most frequent, and of equals the shortest. Raises
-        ValueError without a run.
+        """The beginning of a text that speaks most against the sampler: (its tokens, its frequency,
+        its right probability). Of those that come too often it is the one whose count is the least
+        likely. Of several that should never come it is the most frequent, and of equals the
+        shortest. Raises ValueError without a run.
         """
         if not self.runs:
             raise ValueError("no texts yet: expected at least one")
+        # (how much it speaks against the sampler, frequency, tokens, right probability)
         found: list[tuple[float, float, Text, float]] = []
         for length, law in enumerate(self._laws, 1):
             counts: Counter[Text] = Counter()
@@ -109,8 +112,8 @@ class Bet:
                 counts[text[:length]] += count
             for text, count in counts.items():
                 share, right = count / self.runs, law.get(text, 0.0)
-                odds = divergence(share, right) if share > right else 0.0
-                found.append((odds, share, text, right))
+                against = divergence(share, right) if share > right else 0.0
+                found.append((against, share, text, right))
         # of equals the first, which is the shortest
         _, share, text, right = max(found, key=lambda one: one[:2])
         return text, share, right
@@ -129,29 +132,31 @@ class Bet:
         which must reach a price: 1 / alpha, as often as there are bettors, since the others may
         have lost all, and what `rounding` takes from each payment. The best bettor counts.
         """
-        n, d = self.runs, sum(share > 0 for share in self.right.values()) - 1
+        n = self.runs
+        d = sum(share > 0 for share in self.right.values()) - 1
         if not n:
             return 1.0
         n_bettors = len(STRENGTHS) * len(self._laws)
         price = -math.log(self.alpha) + math.log(n_bettors) + n * math.log1p(self.rounding)
         # the G / 2 of each bettor that pays the price
         needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
-        divergence_in_all = shift_to_reach(needed, d)  # n KL
-        return min(1.0, math.sqrt(divergence_in_all / (2 * n)))
+        n_times_kl = shift_to_reach(needed, d)
+        return min(1.0, math.sqrt(n_times_kl / (2 * n)))
 
 
 def shift_to_reach(needed: float, d: int) -> float:
-    """The S for which G / 2 reaches `needed` 19 times of 20, if G is a chi-squared variable with d
-    degrees of freedom, shifted by 2 S: nearly a normal one, G / 2 has the mean d / 2 + S and the
-    variance d / 2 + 2 S.
+    """The shift S, 0 or more, for which G / 2 reaches `needed` 19 times of 20, if G is a
+    chi-squared variable with d degrees of freedom, shifted by 2 S: nearly a normal one, G / 2 has
+    the mean d / 2 + S and the variance d / 2 + 2 S.
     """
-    # the solution of  mean - POWER deviation = needed,  in which mean = (d / 2 + deviation^2) / 2
+    # mean - POWER deviation = needed, a quadratic equation: mean is (d / 2 + deviation^2) / 2
     deviation = POWER + math.sqrt(POWER**2 + max(0.0, 2 * needed - d / 2))
     return max(0.0, deviation**2 - d / 2) / 2
 
 
 def divergence(share: float, right: float) -> float:
-    """The Kullback-Leibler divergence of a coin with probability `share` from one with `right`.
+    """The Kullback-Leibler divergence of a coin with probability `share` from one with `right`, in
+    nats.
 
     >>> divergence(0.5, 0.5), divergence(0.5, 0.0)
     (0.0, inf)

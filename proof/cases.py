@@ -66,6 +66,7 @@ class Case:
 
     @property
     def n_vocab(self) -> int:
+        """The number of tokens that there are: they are 0 ... n_vocab - 1."""
         return len(self.target(()))
 
     def p(self, text: Text) -> np.ndarray:  # -> [n_vocab]
@@ -77,9 +78,9 @@ class Case:
         return self.to_probs(self.draft_model(text))
 
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
-        """The distribution from which a tree drafts one more token after a text: that of the draft
-        model; without replacement none of the elders, the tokens that it drafted there before; if
-        greedy, all mass on the likeliest.
+        """The distribution from which a tree drafts one more token after a text, where it has
+        drafted the tokens `elders` already: that of the draft model; if not `replaced`, without the
+        elders; if greedy, one-hot, all mass on the likeliest token.
         """
         q = np.array(self.q(text))
         if not self.replaced:
@@ -88,21 +89,23 @@ class Case:
         return np.eye(len(q))[q.argmax()] if self.greedy else q
 
     def laws(self) -> list[dict[Text, float]]:
-        """The right distribution of each of `views`, {view: probability}."""
+        """The right distributions of what counts of a text, {view: probability}, one for each of
+        those that `views` returns.
+        """
         if not self.seen:
             return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
-        laws = []
-        for places in self.seen[0]:
-            # any text of a length has the same row
-            rows = [self.p((0,) * place) for place in places]
-            masses = [np.bincount(self.seen[1], row / row.sum()) for row in rows]  # [place][class]
-            views = product(*(range(len(mass)) for mass in masses))
+        places_of, classes = self.seen
+        laws: list[dict[Text, float]] = []
+        for places in places_of:
+            rows = [self.p((0,) * place) for place in places]  # the same after each text so long
+            masses = [np.bincount(classes, row / row.sum()) for row in rows]  # [place][class]
+            views = product(*(range(len(mass)) for mass in masses))  # a class for each place
             laws.append({v: math.prod(mass[c] for mass, c in zip(masses, v)) for v in views})
         return laws
 
     def views(self, text: Text) -> list[Text]:
-        """What counts of a text that was completed: its first n_tokens, or of a case that is too
-        large, for each view, the classes of the tokens at its places.
+        """What counts of a text of n_tokens or more: [its first n_tokens], or with `seen`, for each
+        view, the classes of the tokens at its places.
         """
         if not self.seen:
             return [text[: self.n_tokens]]
@@ -111,9 +114,10 @@ class Case:
 
 
 def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:
-    """What samplers do to a row before they sample, in this order: temperature, 0 for the likeliest
-    token; the top_k likeliest tokens, 0 for all; the fewest tokens whose sum is top_p. Raises
-    ValueError for a setting that is none.
+    """What samplers do to a row of probabilities before they sample, as a function [n_vocab] ->
+    [n_vocab], which returns a new row with the sum 1. It does in this order: temperature, 0 for the
+    likeliest token; the top_k likeliest tokens, 0 for all; the likeliest tokens until they have
+    top_p together. Raises ValueError for a setting that is out of bounds.
     """
     for name, value, expected, is_right in (
         ("temperature", temperature, "0 or more", temperature >= 0),
@@ -141,15 +145,19 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
 # ---------------------------------------------------------------- models
 
 
-def rows(*table) -> Model:
-    """A model whose distribution depends on the length of the text only; the last row stays."""
+def rows(*table: Any) -> Model:
+    """A model whose distribution depends on the length of the text only: table[n] after n tokens,
+    and the last row after all longer texts.
+    """
     arrays = [np.array(row, float) for row in table]
     return lambda text: arrays[min(len(text), len(arrays) - 1)]
 
 
 @lru_cache(None)
 def random_model(seed: int, n_vocab: int = 3, n_zeros: int = 0) -> Model:
-    """A model with another distribution, n_zeros entries of it 0, after every text."""
+    """A model with another random distribution after every text, of which n_zeros entries are 0;
+    for one seed always the same.
+    """
 
     @lru_cache(None)
     def row_after(text: Text) -> np.ndarray:
@@ -163,12 +171,14 @@ def random_model(seed: int, n_vocab: int = 3, n_zeros: int = 0) -> Model:
 
 
 def counting(step: int, n_vocab: int = 3) -> Model:
-    """A model without chance: after a text it gives its length + step, modulo n_vocab."""
+    """A model without chance: after a text it is certain of the token (its length + step) modulo
+    n_vocab.
+    """
     return lambda text: np.eye(n_vocab)[(len(text) + step) % n_vocab]
 
 
 def at_times_certain(text: Text) -> np.ndarray:
-    """Two tokens at random; after one or three tokens without chance."""
+    """A model of two tokens: text -> [2], random, but certain after one token and after three."""
     return counting(0, 2)(text) if len(text) in (1, 3) else random_model(6, 2)(text)
 
 
@@ -187,8 +197,12 @@ RARE_P, RARE_Q = [5e-4, 5e-4, 1e-3, 1e-4, 0.5, 0.4979], [0.3, 2.5e-4, 4e-3, 4e-4
 CERTAIN_AT_FIRST = rows(*[[0, 1, 0]] * 6, P, P2, BONUS), rows(*[[0, 1, 0]] * 6, Q1, Q2)
 
 
-def rule_case(name: str, target: Model, draft_model: Model, K: int, rounds=1, dtype=float) -> Case:
-    """A case of rounds, without a prompt, in each of which K tokens are drafted and one follows."""
+def rule_case(
+    name: str, target: Model, draft_model: Model, K: int, rounds: int = 1, dtype: type = float
+) -> Case:
+    """A case for a rule: so many rounds, without a prompt, in each of which K tokens are drafted;
+    its texts have rounds * (K + 1) tokens. The rows of p and q are given in this dtype.
+    """
     n_tokens = rounds * (K + 1)
     return Case(name, target, draft_model, K, n_tokens, prompt=(), rounds=rounds, dtype=dtype)
 
@@ -251,10 +265,19 @@ LOOP_CASES = [
 
 
 def tree_case(
-    name: str, target: Model, draft_model: Model, parents: Text, replaced=True, greedy=False
+    name: str,
+    target: Model,
+    draft_model: Model,
+    parents: Text,
+    replaced: bool = True,
+    greedy: bool = False,
 ) -> Case:
-    """A case of one round with a tree. Its K is the tree's depth."""
-    depths: list[int] = []
+    """A case of one round with a tree, without a prompt. Its K is the depth of the tree, and its
+    texts have K + 1 tokens.
+
+    parents, replaced, greedy: as in Case
+    """
+    depths: list[int] = []  # of each node
     for parent in parents:
         depths.append(1 + depths[parent] if parent >= 0 else 1)
     depth = max(depths, default=0)
@@ -284,18 +307,22 @@ TREE_CASES = [
 
 
 def batch_case(name: str, *cases: Case) -> Case:
-    """Cases of one round, all with the same K and n_vocab, as rows beside each other."""
-    n = cases[0].n_tokens
+    """A case for a rule for batches: cases of one round, all with the same K and n_vocab, as its
+    rows. Its text is the text of the first row, then that of the second, and so on.
+    """
+    n = cases[0].n_tokens  # of the text of each row
 
     def target(text: Text) -> np.ndarray:
-        """The row after the texts of some rows and the beginning of the next."""
+        """The row after the whole texts of some rows and the beginning of the next."""
         n_whole = min(len(text) // n, len(cases) - 1)
-        return cases[n_whole].target(text[n_whole * n :])
+        beginning = text[n_whole * n :]
+        return cases[n_whole].target(beginning)
 
     return replace(cases[0], name=name, target=target, n_tokens=n * len(cases), rows=cases)
 
 
 def row_case(target: Model, draft_model: Model, K: int = 1) -> Case:
+    """A row of a batch: a case of one round in which K tokens are drafted."""
     return rule_case("a row", target, draft_model, K)
 
 
@@ -330,36 +357,19 @@ def of_classes(*masses: float) -> np.ndarray:  # [4] -> [200]
 
 P_WIDE, Q_WIDE = of_classes(0.45, 0.49, 0.02, 0.04), of_classes(0.55, 0.35, 0.04, 0.06)
 FAR = of_classes(0.7, 0.2, 0.04, 0.06)
-WIDE = replace(
-    rule_case(
-        "200 tokens, K = 8",
-        rows(*[P_WIDE] * 9),
-        rows(Q_WIDE, *[P_WIDE] * 4, FAR),
-        8,
-    ),
-    seen=(((0, 5, 7),), tuple(CLASSES.tolist())),
-)
+WIDE = rule_case("200 tokens, K = 8", rows(P_WIDE), rows(Q_WIDE, *[P_WIDE] * 4, FAR), 8)
+WIDE = replace(WIDE, seen=(((0, 5, 7),), tuple(CLASSES.tolist())))
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
 # a prompt that no text begins with by chance; at the end the drafts are far off
-LONG_LOOP = Case(
-    "a prompt of 30 tokens, 14 more",
-    rows(*[P, BONUS, P2] * 5),
-    rows(*[Q1, Q2] * 4, [0.1, 0.1, 0.8]),
-    3,
-    14,
-    (0, 1, 2) * 10,
-    seen=(((4, 11, 12),), (0, 1, 2)),
-)
+LONG_P, LONG_Q = rows(*[P, BONUS, P2] * 5), rows(*[Q1, Q2] * 4, [0.1, 0.1, 0.8])
+LONG_LOOP = Case("a prompt of 30 tokens, 14 more", LONG_P, LONG_Q, 3, 14, (0, 1, 2) * 10)
+LONG_LOOP = replace(LONG_LOOP, seen=(((4, 11, 12),), (0, 1, 2)))
 # six rows of two tokens, in pairs: the first tokens of two rows, often replaced, or their second
 # ones, often a bonus, are independent
 TWO_OF_SIX = [pair for first in (0, 1) for pair in combinations(range(first, 12, 2), 2)]
-MANY_ROWS = replace(
-    batch_case(
-        "six rows, two by two",
-        *[row_case(rows([0.4, 0.4, 0.2], [1 / 3] * 3), rows([0.125, 0.125, 0.75]))] * 6,
-    ),
-    seen=(tuple(TWO_OF_SIX), (0, 1, 2)),
-)
+OF_SIX = row_case(rows([0.4, 0.4, 0.2], [1 / 3] * 3), rows([0.125, 0.125, 0.75]))
+MANY_ROWS = batch_case("six rows, two by two", *[OF_SIX] * 6)
+MANY_ROWS = replace(MANY_ROWS, seen=(tuple(TWO_OF_SIX), (0, 1, 2)))
 
 
 # ---------------------------------------------------------------- right answers
@@ -368,31 +378,32 @@ MANY_ROWS = replace(
 def round_law(
     target: Model, draft_model: Model, text: Text, k: int, block: bool
 ) -> Iterator[tuple[Text, float]]:
-    """Yield (tokens, probability) of every round after a text: of the token rule, or of block
-    verification. It is their law in closed form, and uses neither: after the kept tokens x, token y
-    is kept, too, with min(kept(x) p(y), drafted(x) q(y)), and replaces what was drafted with what
-    kept(x) p(y) exceeds that by.
+    """Yield (tokens, probability) of every possible round after a text, for k drafted tokens: of
+    the token rule, or if `block` of block verification. It is their law in closed form, and uses
+    neither: after the kept tokens x, token y is kept, too, with min(kept(x) p(y), drafted(x) q(y)),
+    and replaces what was drafted, as the last of the round, with what kept(x) p(y) exceeds that by.
     """
 
     def grow(tokens: Text, kept: float, drafted: float) -> Iterator[tuple[Text, float]]:
-        """kept: the probability that `tokens` are drafted and kept; drafted: that they are drafted,
-        which the token rule, unlike block verification, forgets.
+        """The rounds that begin with `tokens`, all kept. kept: the probability that these are
+        drafted and kept; drafted: that they are drafted, which the token rule, unlike block
+        verification, forgets: it goes on as if it were `kept`, too.
         """
         p = kept * target(text + tokens)
         q = drafted * draft_model(text + tokens) if len(tokens) < k else 0 * p
         for token in range(len(p)):
+            longer, both = (*tokens, token), min(p[token], q[token])
             if p[token] > q[token]:
-                yield (*tokens, token), p[token] - q[token]
-            both = min(p[token], q[token])
+                yield longer, p[token] - q[token]
             if both > 0:
-                yield from grow((*tokens, token), both, q[token] if block else both)
+                yield from grow(longer, both, q[token] if block else both)
 
     return grow((), 1.0, 1.0)
 
 
 def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:
-    """How many drafted tokens the token rule, or block verification, keeps on average of what
-    follows a text of so many rounds.
+    """How many drafted tokens of a case the token rule keeps, or if `block` block verification, on
+    average: of all that follows a text of n_rounds rounds.
 
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
     tokens, uses no others, and adds one token (Sun et al. 2024).
@@ -401,7 +412,7 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
         return sum(drafts_kept(row, block) for row in case.rows)
     if n_rounds == case.rounds or len(text) >= case.n_tokens or case.end in text:
         return 0.0
-    k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)
+    k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)  # a loop: what fits
     kept = 0.0
     for tokens, probability in round_law(case.p, case.q, text, k, block):
         if case.end in tokens:
@@ -414,9 +425,10 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
 def complete(
     texts: dict[Text, float], target: Model, n_tokens: int, end: int | None = None
 ) -> dict[Text, float]:
-    """Let the target complete texts, {text: probability}, to n_tokens or to `end`, in every way.
-
-    complete({(): 1.0}, ...) is the target's own distribution, by the chain rule.
+    """Let the target complete texts, {text: probability}, to n_tokens or to the token `end`, in
+    every way. Returns the distribution of the completed texts, {text: probability}; those that have
+    n_tokens or more, or end with `end`, stay as they are. complete({(): 1.0}, ...) is the target's
+    own distribution, by the chain rule.
     """
     completed: dict[Text, float] = {}
     unfinished = list(texts.items())
@@ -425,6 +437,6 @@ def complete(
         if len(text) >= n_tokens or (text and text[-1] == end):
             completed[text] = completed.get(text, 0.0) + probability
         else:
-            p: Any = target(text)
-            unfinished += [((*text, i), probability * p[i]) for i in range(len(p)) if p[i] > 0]
+            possible = [(i, x) for i, x in enumerate(target(text)) if x > 0]
+            unfinished += [((*text, i), probability * x) for i, x in possible]
     return completed

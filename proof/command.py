@@ -22,6 +22,7 @@ ADAPTERS = ROOT / "docs" / "referee"  # of known programs; an installed copy has
 KNOWN = sorted(path.stem.removeprefix("judge_") for path in ADAPTERS.glob("judge_*.py"))
 LONGEST = 1_000_000  # seconds
 GRACE = 5.0  # seconds that a process has to end by itself
+# what the process of a program runs: python -c ALONE FOLDER proof.alone PROGRAM SETTINGS BEGAN
 ALONE = """
 import sys, importlib
 sys.path[:] = [*filter(None, sys.path), sys.argv[1]]
@@ -96,9 +97,12 @@ if prove.__doc__ and not KNOWN:
 
 
 def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results for FILE.py[:FUNCTION], a known program or ANSWERS.jsonl: a list with what
-    prove.prove returns for each function, and "version" and "settings". Raises ValueError for
-    another word, a flag that has no meaning for it, and what a user can put right in a program.
+    """Judge FILE.py[:FUNCTION], a known program or ANSWERS.jsonl. Returns a list with one dict for
+    each function: the result that `prove` returns (its keys: prove.py), "version" and "settings".
+    Raises ValueError for another word, a flag that has no meaning for it, and what a user can put
+    right in a program; OSError for a file that is not there.
+
+    settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
     """
     if re.search(r"\.py(:[\w.]+)?$", program):
         return judged(program, settings)
@@ -107,19 +111,18 @@ def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
         return judged(str(ADAPTERS / f"judge_{program}.py"), settings)
     if program.endswith(".jsonl"):
         return [judge_answers(Path(program)) | dict(version=VERSION, settings={})]
-    known = ", ".join(["answers.jsonl", *KNOWN])
-    raise ValueError(
-        f"{program or repr(program)}: expected FILE.py, FILE.py:FUNCTION or one of: {known}"
-    )
+    words = ", ".join(["answers.jsonl", *KNOWN])
+    expected = f"expected FILE.py, FILE.py:FUNCTION or one of: {words}"
+    raise ValueError(f"{program or repr(program)}: {expected}")
 
 
+# of the flags of `prove`, by name
 DEFAULTS = dict(batch=False, timeout=300.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
 
 
 def require_defaults(settings: dict[str, Any], free: str) -> None:
-    """Raise ValueError for a flag that was given, and has a meaning for FILE.py only.
-
-    free: the one that has a meaning here, or ""
+    """Raise ValueError for a flag, {name: value}, that has another value than its default: it has a
+    meaning for FILE.py only. The flag `free`, if that is not "", may have any value.
     """
     for name, value in settings.items():
         if value != DEFAULTS[name] and name != free:
@@ -127,25 +130,26 @@ def require_defaults(settings: dict[str, Any], free: str) -> None:
 
 
 def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """The results for a program: a list with what prove.prove returns for each of its functions,
-    and "version" and "settings". A process of its own (alone.py) makes them. If it does not end in
-    time, or dies, there is one result, which says what was found until then.
+    """Judge a program in a process of its own (alone.py). Returns a list with one dict for each of
+    its functions: the result that `prove` returns (its keys: prove.py), "version" and "settings".
+    If the process does not end in time, or dies, there is one, "undecidable", which says what was
+    found until then. Raises ValueError for what a user can put right, such as a file that is not
+    there or cannot be imported.
 
-    program: FILE.py, FILE.py:FUNCTION, or the path of an adapter, for which the time of the
-        settings counts for each function
+    program: FILE.py, FILE.py:FUNCTION, or the path of an adapter, a file judge_*.py, for which the
+        time of the settings counts for each function
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
-    Raises ValueError for what a user can put right.
     """
     package = __package__ or "proof"  # "speculate.proof" of an installed copy
     n_folders = len(package.split("."))
     imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
     words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
-    is_known = Path(program).stem.startswith("judge_")
+    is_adapter = Path(program).stem.startswith("judge_")
     lines: list[dict[str, Any]] = []
     began, was_stopped = monotonic(), False
     with Popen([sys.executable, "-c", ALONE, *words], stdin=PIPE, stdout=PIPE, text=True) as child:
         try:
-            for line in in_time(child, settings["timeout"] + GRACE, each=is_known):
+            for line in in_time(child, settings["timeout"] + GRACE, each=is_adapter):
                 lines.append(loads(line))
         except TimeoutError:
             was_stopped = True
@@ -155,13 +159,13 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     if "error" in last:
         raise ValueError(last["error"])
     results = last.get("results") or [unfinished(program, lines, monotonic() - began, was_stopped)]
-    about = dict(version=VERSION, settings=settings)
-    return [result | about for result in results]
+    return [result | dict(version=VERSION, settings=settings) for result in results]
 
 
 def in_time(child: Popen, seconds: float, each: bool) -> Iterator[str]:
-    """Yield the lines that a process writes. Kills it, and raises TimeoutError, if its output does
-    not end within so many seconds; if each, the seconds begin again with each line.
+    """Yield the lines that a process writes to its stdout. If they do not end within so many
+    seconds, the process is killed, and TimeoutError raised; with `each`, the seconds begin again
+    with each line.
     """
     is_late = Event()
 
@@ -187,16 +191,20 @@ def in_time(child: Popen, seconds: float, each: bool) -> Iterator[str]:
 def unfinished(
     program: str, lines: list[dict[str, Any]], seconds: float, was_stopped: bool
 ) -> dict[str, Any]:
-    """The result of a process that did not come to its end, from what it wrote.
+    """The result, "undecidable", of a process that did not come to its end. Its reason says in
+    which case that was; its cases are those of the last function that it has enumerated.
 
-    was_stopped: whether that was because its time was up
+    lines: that it wrote: {"begins": [function, case]}, {"case": [function, entry of the case]}
+    seconds: that it ran; was_stopped: whether its time was up, else it exited or crashed
     """
-    function, at = next((line["begins"] for line in reversed(lines) if "begins" in line), ("", ""))
+    begun = [line["begins"] for line in lines if "begins" in line]
+    function, at = begun[-1] if begun else ("", "")
     where = f"in the case {at}" if at else "before the first case"
     if at and "case" in lines[-1]:  # none has begun since a case was enumerated: that was the last
         where = "in real runs"
     problem = f"its process exited or crashed {where}"
     if was_stopped:
         problem = f"it did not end in {seconds:.0f} seconds, {where}: it was stopped"
-    cases = [line["case"][1] for line in lines if line.get("case", [""])[0] == function]
+    ended = [line["case"] for line in lines if "case" in line]
+    cases = [entry for name, entry in ended if name == function]
     return summary(function or program, "undecidable", problem, cases, seconds)

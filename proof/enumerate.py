@@ -29,6 +29,7 @@ RARE = 1e-7  # an error in a branch of this probability, or less, is float32's r
 STATE = "it does something else when it runs again: it keeps state, or has a hidden random source"
 TOO_LONG = "one run takes too long: it does not end"
 TOO_MANY = "too many random choices to take every branch"
+TOO_MANY_IN_ONE = f"more than {MOST_CHOICES:,} random choices in one run: it may not end"
 NO_TIME = "the time is up"
 
 
@@ -65,6 +66,7 @@ class Choice:
 
     @property
     def index(self) -> int:
+        """What was chosen, an index of the weights."""
         return self.options[self.position]
 
     @property
@@ -75,35 +77,41 @@ class Choice:
 
 @dataclass
 class Branch:
-    """The random choices of one run. Code that draws from a sampling.Rng can draw from this."""
+    """The random choices of one run: it takes those of the script, then each time the first option.
+    Code that draws from a sampling.Rng (sample, random, accept) can draw from this.
+    """
 
     script: Sequence[Choice] = ()
-    choices: list[Choice] = field(default_factory=list)
-    probability: float = 1.0
-    problem: Undecidable | None = None
+    choices: list[Choice] = field(default_factory=list)  # that were made until now
+    probability: float = 1.0  # of all of them together
+    problem: Undecidable | None = None  # with which it was stopped first
     symbolic: bool = False  # whether there were symbolic numbers (noise.py)
     takes_zero: bool = False  # whether one of them is 0 exactly, where that changes an answer
     meets_zero: bool = False  # whether there was such an answer
 
     def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
-        """Raise kind(problem), or the problem with which it was stopped before. It is remembered:
-        the examined code may have a bare `except`.
+        """Raise kind(problem), with the problem in one line; or again the problem with which this
+        branch was stopped before. It is kept in self.problem, as the examined code may have a bare
+        `except`, which catches it.
         """
         self.problem = self.problem or kind(in_line(problem))
         raise self.problem
 
     def choose(self, weights: Iterable[float], label: str) -> int:
-        """Choose an index in proportion to the weights. The label tells a reader what it was.
+        """Choose an index of weights, whose probabilities are in proportion to them: what the
+        script has here, or else the first that is possible. The choice is added to self.choices,
+        and its probability multiplied into self.probability. Stops the branch for weights that are
+        no probabilities, after MOST_CHOICES, and if the script has other weights here. Raises
+        LeftOut in a long branch that is too unlikely.
 
-        Stops the branch for weights that are no probabilities, after MOST_CHOICES, and if the runs
-        before had another choice here. Raises LeftOut in a long branch that is too unlikely.
+        label: tells a reader what was chosen, such as "drafted" or "coin"
         """
         numbers = [float(weight) for weight in weights]
         total, n_made = sum(numbers), len(self.choices)
         if not 0 < total < np.inf or min(numbers) < 0:  # NaN, too
             self.stop(f"a choice among {format_row(numbers)}: expected probabilities")
         if n_made == MOST_CHOICES:
-            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it may not end")
+            self.stop(TOO_MANY_IN_ONE)
         if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
             raise LeftOut
         normalised = tuple(weight / total for weight in numbers)
@@ -119,7 +127,9 @@ class Branch:
         return choice.index
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
-        """Sample a token. Stops the branch unless p is a row of probabilities that sum to 1."""
+        """Sample a token with the probabilities p: a choice. Stops the branch unless p is one row
+        of probabilities that sum to 1.
+        """
         row = to_row(p)
         if row is None or abs(row.sum() - 1) > 1e-5:
             self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
@@ -130,27 +140,30 @@ class Branch:
         return np.random.random()
 
     def accept(self, ratio: float) -> bool:
-        """Toss a coin that says yes with probability min(1, ratio). Stops the branch for anything
-        but a single number, and for NaN.
+        """Toss a coin that says yes with probability min(1, ratio), and never if ratio is less than
+        0: a choice. Stops the branch for anything but a single number, and for NaN.
         """
         row = to_row(np.reshape(ratio, -1))
         if row is None or len(row) != 1 or np.isnan(row[0]):
             self.stop(f"accept({format_row(ratio)}): expected a number")
-        r = min(max(float(row[0]), 0.0), 1.0)
-        return self.choose([r, 1 - r], "coin") == 0
+        yes = min(max(float(row[0]), 0.0), 1.0)
+        return self.choose([yes, 1 - yes], "coin") == 0
 
 
 @dataclass
 class RealBranch(Branch):
-    """A run with real random numbers: choices are made, not taken in turn."""
+    """A run with real random numbers, from rng: choices are made by chance, and not kept."""
 
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
     n_made: int = 0
 
     def choose(self, weights: Iterable[float], label: str) -> int:
+        """Draw an index in proportion to the weights, by one number of self.rng. The label is not
+        used. Stops the branch after MOST_CHOICES.
+        """
         self.n_made += 1
         if self.n_made > MOST_CHOICES:
-            self.stop(f"more than {MOST_CHOICES:,} random choices in one run: it may not end")
+            self.stop(TOO_MANY_IN_ONE)
         cumulative = np.cumsum(np.asarray(weights, float))
         return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
@@ -165,14 +178,16 @@ def take(
     script: Sequence[Choice] = (),
     deadline: float = math.inf,
 ) -> tuple[Any, Branch]:
-    """Run one branch. Returns (outcome, branch). The outcome is None where it is too unlikely to
+    """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
+    returned, the branch). It is None in place of what run returned where that is too unlikely to
     count: a long branch that is left out, or an error after choices that only rounding makes
     possible.
 
     script: choices that it takes first, those of an earlier run; then it takes first options
     deadline: a time of time.monotonic
     Raises OutOfTime at the deadline, and Undecidable if the run raises any other error, takes more
-    than MOST_SECONDS, or has other choices than the script.
+    than MOST_SECONDS, or has other choices than the script. The problem has the branch as `branch`.
+    KeyboardInterrupt passes.
     """
     global current
     branch, outer, outcome = Branch(script), current, None
@@ -186,13 +201,11 @@ def take(
     except Undecidable as problem:
         branch.problem = problem
     except BaseException as error:
+        words = f"it raised {describe_error(error)}"
+        if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
+            words += "; its random numbers are symbolic, and may not be followed there"
         if branch.probability > RARE:
-            hint = ""
-            if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
-                hint = "; its random numbers are symbolic, and may not be followed there"
-            branch.problem = branch.problem or Undecidable(
-                f"it raised {describe_error(error)}{hint}"
-            )
+            branch.problem = branch.problem or Undecidable(words)
     finally:
         current = outer
     if branch.problem:  # of the errors above, or one that the examined code has caught
@@ -204,21 +217,24 @@ def take(
 def branches(
     run: Callable[[Branch], Hashable], most: int = 2_000_000, deadline: float = math.inf
 ) -> Iterator[tuple[Any, Branch]]:
-    """Yield (outcome, Branch) of every branch of a run, depth first, as `take` returns them.
+    """Yield (what run(branch) returned, the Branch with its choices and their probability) for
+    every branch of a run, depth first; None for what it returned where the branch was too unlikely
+    to be taken to its end. Some are taken again, to see whether they do the same.
 
     run: makes every random choice with the Branch that it is given
     most: how many choices the branches may make together
     deadline: a time of time.monotonic
-    Raises Undecidable after more choices than `most`, and if a branch does something else when it
-    is taken again; and whatever `take` raises, such as OutOfTime at the deadline.
+    Raises OutOfTime at the deadline; Undecidable after more choices than `most`, if a branch does
+    something else when it is taken again, and if a run raises an error or does not end.
     """
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        n_again = 4 if n < 10 else 1 if n % 10 == 0 else 0  # to see whether it does the same
+        # the first ten are taken five times, of the others every tenth twice
+        n_again = 4 if n < 10 else 1 if n % 10 == 0 else 0
         for _ in range(n_again):
-            again = take(run, script, deadline)
-            if (again[0], again[1].choices) != (outcome, branch.choices):
+            same_outcome, same_branch = take(run, script, deadline)
+            if (same_outcome, same_branch.choices) != (outcome, branch.choices):
                 raise Undecidable(STATE)
         most -= len(branch.choices)
         if most < 0:
@@ -230,7 +246,9 @@ def branches(
 
 
 def next_script(choices: Sequence[Choice]) -> list[Choice]:
-    """The choices up to the last that has an option left, which it takes; [] without any."""
+    """The script of the next branch, from the choices of the last one: those up to the last choice
+    that has an option left, which is changed to that option; [] if there is none.
+    """
     for n in reversed(range(len(choices))):
         choice = choices[n]
         if choice.position + 1 < len(choice.options):
@@ -239,10 +257,10 @@ def next_script(choices: Sequence[Choice]) -> list[Choice]:
 
 
 def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> Any:
-    """run(branch), but it raises Undecidable after MOST_SECONDS, or OutOfTime at the deadline, a
-    time of time.monotonic; and again, each tenth of a second, until it ends. It reaches a loop in
-    any file, and a sleep; not code in C that does not return, other threads than the first, or
-    Windows.
+    """What run(branch) returns. While it runs, a timer raises Undecidable in it after MOST_SECONDS,
+    or OutOfTime at the deadline, a time of time.monotonic, and again each tenth of a second until
+    it ends; if the deadline has passed it is not called. The timer reaches a loop in any file, and
+    a sleep; not code in C that does not return, other threads than the first, or Windows.
     """
     seconds = min(MOST_SECONDS, deadline - monotonic())
     if seconds <= 0:
@@ -253,7 +271,7 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
     ended = False
 
     def stop(*_: Any) -> None:
-        if not ended:  # it may come while it is switched off
+        if not ended:  # else the timer rang while it was switched off, below
             raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
 
     handler = signal.signal(signal.SIGALRM, stop)
@@ -298,12 +316,14 @@ def total_variation(first: dict, second: dict) -> float:
 
 
 def to_row(numbers: Any) -> np.ndarray | None:
-    """Convert what the examined code gave to a row of floats; None if that cannot be done."""
+    """Convert what the examined code gave to an array of floats with one axis; None if that cannot
+    be done.
+    """
     try:
         row = np.asarray(numbers, float)
-        return row if row.ndim == 1 else None
     except (TypeError, ValueError):
         return None
+    return row if row.ndim == 1 else None
 
 
 def format_row(row: Any) -> str:
@@ -320,17 +340,18 @@ def format_row(row: Any) -> str:
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception in one line, with the file and the line of the last code that it passed outside
-    this folder, Python's library and installed packages, if there is one that can be read.
+    """An exception in one line, "ValueError: its message in mine.py, line 3: the code of the line",
+    where the line is the last that it passed outside this folder, Python's library and installed
+    packages; without " in mine.py ..." if there is none that can be read.
     """
     frames = [f for f in traceback.extract_tb(error.__traceback__) if f.line and is_theirs(f)]
     where = ""
     if frames:
-        at = frames[-1]
-        where = f" in {os.path.basename(at.filename)}, line {at.lineno}: {at.line}"
+        file, at = os.path.basename(frames[-1].filename), frames[-1]
+        where = f" in {file}, line {at.lineno}: {at.line}"
     try:
         message = str(error)
-    except Exception:
+    except Exception:  # of a class whose __str__ fails
         message = "(without a readable message)"
     return in_line(f"{type(error).__name__}: {message}{where}")
 
@@ -339,11 +360,14 @@ def is_theirs(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the examined code: not of this folder, Python's library, an installed
     package, or a text without a file.
     """
-    folders = [os.path.dirname(file) + os.sep for file in (__file__, traceback.__file__)]
-    return not (frame.filename.startswith((*folders, "<")) or "site-packages" in frame.filename)
+    ours, pythons = (os.path.dirname(file) + os.sep for file in (__file__, traceback.__file__))
+    elsewhere = ours, pythons, "<"  # "<string>" is a text without a file
+    return not (frame.filename.startswith(elsewhere) or "site-packages" in frame.filename)
 
 
 def in_line(text: str) -> str:
-    """A text in one line of printable characters; of a long one, the beginning and the end."""
+    """A text in one line, without characters that cannot be printed; of more than 600 characters
+    the first and the last 300.
+    """
     line = "".join(filter(str.isprintable, " ".join(text.split())))
     return line if len(line) <= 600 else f"{line[:300]} ... {line[-300:]}"

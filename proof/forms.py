@@ -9,6 +9,10 @@ A form is a function (call, case, branch) -> (text, number of passes of the targ
 the sampler is called with, calls it once or several times, and reads the result. What no right
 sampler returns, such as a token outside the vocabulary, raises Impossible; what is no list of
 tokens at all raises Undecidable.
+
+An example of a rule's round: the case has K = 1; the branch chooses the draft [2]; the rule is
+called with [2], p and q, and tosses the branch's coins; it returns (0, 1), none accepted and token
+1 in its place; the text is (1,), for which the target was called once.
 """
 
 import inspect
@@ -36,21 +40,27 @@ TUPLES = "it returns a tuple that is not (how many are accepted, the next token)
 
 
 def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Run a rule in each round of a case. Returns (text, number of rounds).
+    """Draft, and call a rule, in each of the case.rounds rounds of a text. Returns (text, number of
+    rounds); one round is one pass of the target. Random choices are made with the branch. Stops the
+    branch for a result that no rule returns.
 
-    call: (draft [K], p [K + 1, n_vocab], q [K, n_vocab]) -> (number accepted, next token), or the
-        tokens of the round
+    call: (draft [K], p [K + 1, n_vocab], q [K, n_vocab], branch=) -> (number accepted, next token),
+        or the tokens of the round
     """
     text: list[int] = []
-    for _ in range(case.rounds or 1):
+    n_rounds = case.rounds or 1
+    for _ in range(n_rounds):
         draft, p, q = drafted(case, text, branch)
         result = call_round(call, branch, [*draft], p, q)  # a rule may use up its draft
         text += round_of(result, draft, case.n_vocab, branch.stop)
-    return tuple(text), case.rounds or 1
+    return tuple(text), n_rounds
 
 
 def drafted(case: Case, text: Sequence[int], branch: Branch) -> tuple[list, np.ndarray, np.ndarray]:
-    """Draft after a text. Returns (draft, p, q) as a rule is given them."""
+    """Draft case.K tokens after a text, each a choice of the branch. Returns what a rule is given:
+    (the draft, a list of K tokens; p, the target's rows after 0 ... K of them, [K + 1, n_vocab]; q,
+    the draft model's rows for them, [K, n_vocab]).
+    """
     draft: list[int] = []
     for _ in range(case.K):
         draft.append(branch.choose(case.q((*text, *draft)), "drafted"))
@@ -60,12 +70,14 @@ def drafted(case: Case, text: Sequence[int], branch: Branch) -> tuple[list, np.n
 
 
 def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows), n_vocab]
+    """Rows of probabilities, perhaps none, as one array of the case's dtype."""
     return np.array(rows, case.dtype).reshape(len(rows), case.n_vocab)
 
 
 def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -> Any:
-    """What a rule returns for a draft and the others of its arguments. An error of the rule passes
-    as it is; but if the draft is empty, as at the end of a text, it becomes Impossible.
+    """What call(draft, *others, branch=branch) returns, for a rule and its arguments. An error that
+    the rule raises passes as it is; but if the draft is empty, it stops the branch with Impossible,
+    as a right rule takes an empty draft, too.
     """
     is_empty = not draft  # before the call, which may use up the draft
     try:
@@ -77,8 +89,9 @@ def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:
-    """The tokens of a round, from what a rule returned. Stops the branch for anything but (how many
-    are accepted, the next token) or 1 to len(draft) + 1 tokens.
+    """The tokens of a round, from what a rule returned: (how many of the draft are accepted, the
+    next token), or 1 to len(draft) + 1 tokens. For the draft [5, 6], (1, 7) and [5, 7] are the same
+    round. For anything else `stop` is called, which raises.
     """
     if isinstance(result, tuple):
         if len(result) != 2:
@@ -92,21 +105,22 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
 
 
 def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") -> list[int]:
-    """Convert tokens, nodes or counts of any integer type to a list of ints; at most MOST_CALLS are
-    read. Stops the branch, which says `event` and what it was: Undecidable if they are no integers,
-    Impossible if one of them is not in 0 ... limit - 1.
+    """Convert tokens, nodes or counts of any integer type (Python's, NumPy's, torch's) to a list of
+    ints, which must be in 0 ... limit - 1; at most MOST_CALLS of them are read. For anything else
+    `stop` is called, which raises Undecidable, or Impossible for integers out of these bounds: its
+    message is like "it returns [7]: expected tokens below 3", where `event` is "it returns".
     """
-    found: list[Any] = [None]  # which is none
-    if isinstance(result, Iterable):
-        found = list(islice(result, MOST_CALLS))
     shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
+    problem = f"{event} {shown!r}: expected tokens below {limit}"
+    if not isinstance(result, Iterable):
+        stop(problem + ("; does a branch end without return?" if result is None else ""))
+    found = list(islice(result, MOST_CALLS))
     try:
         tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in found]
     except (TypeError, ValueError, RuntimeError):  # RuntimeError: torch, of a row
-        why = "; does a branch end without return?" if result is None else ""
-        stop(f"{event} {shown!r}: expected tokens below {limit}{why}")
+        stop(problem)
     if not all(0 <= token < limit for token in tokens):
-        stop(f"{event} {shown!r}: expected tokens below {limit}", Impossible)
+        stop(problem, Impossible)
     return tokens
 
 
@@ -114,17 +128,22 @@ def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") ->
 
 
 def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Run a rule for batches, of one row or of case.rows. Returns (text, number of passes of the
-    target). The text of several rows is that of each, one after the other, completed by its target,
-    which takes a pass for each token more.
+    """Draft, and call a rule for batches: of one row, in each round of the case, or of all rows of
+    case.rows, in one round. Returns (text, number of passes of the target). The text of several
+    rows is that of each, one after the other, where each is completed to its n_tokens by its
+    target, which takes a pass for each token more. Stops the branch for a result that no such rule
+    returns.
 
-    call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab]) -> tokens
+    call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab], branch=) -> tokens
         [batch, K + 1], each row padded with -1, or (tokens, how many count in each row)
     """
 
-    def call_one(draft, p, q, branch):
-        result = call(np.array([draft], int), p[None], q[None], branch=branch)
-        return rounds_of(result, 1, branch)[0]
+    def call_one(draft: list[int], p: np.ndarray, q: np.ndarray, branch: Branch) -> list[int]:
+        """The rule for batches, as a rule for one text."""
+        drafts = np.array([draft], int)
+        result = call(drafts, p[np.newaxis], q[np.newaxis], branch=branch)
+        (tokens,) = rounds_of(result, 1, branch)
+        return tokens
 
     if not case.rows:
         return rule_text(call_one, case, branch)
@@ -132,51 +151,57 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     drafts, p, q = (np.array(each) for each in zip(*rounds))
     results = rounds_of(call(drafts, p, q, branch=branch), len(case.rows), branch)
     text: list[int] = []
-    n_gained = 0
+    n_passes = 0
     for row, draft, tokens in zip(case.rows, drafts.tolist(), results):
         tokens = round_of(tokens, draft, case.n_vocab, branch.stop)
-        n_gained += len(tokens) - 1
-        while len(tokens) < row.n_tokens:
+        n_missing = row.n_tokens - len(tokens)
+        for _ in range(n_missing):
             tokens.append(branch.choose(row.p(tuple(tokens)), "completed"))
+        n_passes += 1 + n_missing
         text += tokens
-    return tuple(text), len(text) - n_gained
+    return tuple(text), n_passes
 
 
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
-    """The tokens of each row, from what a rule for batches returned. Stops the branch for anything
-    but one row for each text, padded with -1 at its end, or with a count that it reaches.
+    """The tokens of each row, from what a rule for batches returned: rows padded with -1 at the
+    end, or (rows, how many count in each); arrays or lists. [[4, 5], [6, -1]] and ([[4, 5], [6,
+    7]], [2, 1]) are both the tokens [[4, 5], [6]]. Stops the branch for anything else, and unless
+    there are n_rows rows.
     """
-    pair = isinstance(result, tuple) and len(result) == 2
-    parts = result if pair else (result, [])
+    has_counts = isinstance(result, tuple) and len(result) == 2
+    parts = result if has_counts else (result, [])
     tokens, counts = (x.tolist() if hasattr(x, "tolist") else x for x in parts)
     try:
         rows = [[operator.index(token) for token in row] for row in tokens]
-        n_of_row = [operator.index(n) for n in counts]
+        lengths = [operator.index(n) for n in counts]
     except TypeError:
         branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
-    if not pair:
-        n_of_row = [row.index(-1) if -1 in row else len(row) for row in rows]
-    if not len(rows) == len(n_of_row) == n_rows:
+    if not has_counts:
+        lengths = [row.index(-1) if -1 in row else len(row) for row in rows]
+    if not len(rows) == len(lengths) == n_rows:
         branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
-    for row, n in zip(rows, n_of_row):
-        if not 0 <= n <= len(row) or (not pair and set(row[n:]) - {-1}):
+    for row, n in zip(rows, lengths):
+        is_padded = has_counts or set(row[n:]) <= {-1}
+        if not 0 <= n <= len(row) or not is_padded:
             branch.stop(f"it returns {row}, of which {n} count", Impossible)
-    return [row[:n] for row, n in zip(rows, n_of_row)]
+    return [row[:n] for row, n in zip(rows, lengths)]
 
 
 # ---------------------------------------------------------------- a round of a tree
 
 
 def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Draft a tree, and run a rule for trees. Returns (text, 1).
+    """Draft a tree of n nodes, the shape of which is case.parents, and call a rule for trees once.
+    Returns (text, 1): one pass of the target. Stops the branch for a result that no such rule
+    returns.
 
-    call: (tokens [n], parents [n], p [n + 1, n_vocab], q [n, n_vocab]) -> (the accepted nodes, from
-        the root down, the next token), or the tokens of the round. parents has the index of each
-        node's parent, an earlier one, or -1 for the end of the text; p[0] follows the text, and
-        p[i + 1] node i; q[i] is what node i was sampled from, given its elder siblings
+    call: (tokens [n], parents [n], p [n + 1, n_vocab], q [n, n_vocab], branch=) -> (the accepted
+        nodes, from the root down, the next token), or the tokens of the round. parents has the
+        index of each node's parent, an earlier one, or -1 for the end of the text; p[0] follows the
+        text, and p[i + 1] node i; q[i] is what node i was sampled from, given its elder siblings
     """
     tokens: list[int] = []
-    paths: list[Text] = []
+    paths: list[Text] = []  # of each node, the tokens from the root down to it
     q = []
     for i, parent in enumerate(case.parents):
         before = paths[parent] if parent >= 0 else ()
@@ -190,44 +215,49 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[int]:
-    """The tokens of a round, from what a rule for trees returned. Stops the branch for anything but
-    (nodes that are a path from the root, the next token) or 1 to case.n_tokens tokens.
+    """The tokens of a round, from what a rule for trees returned: (the accepted nodes, the next
+    token), or 1 to case.n_tokens tokens. Stops the branch for anything else, and unless the nodes,
+    indices into case.parents, are a path from the root.
+
+    tokens: that were drafted, of each node
     """
-    nested = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
-    if not nested:
+    has_nodes = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
+    if not has_nodes:
         found = tokens_of(result, case.n_vocab, branch.stop)
         if not 1 <= len(found) <= case.n_tokens:
             branch.stop(f"it returns {found}: expected 1 to {case.n_tokens} tokens", Impossible)
         return found
     nodes = tokens_of(result[0], len(tokens), branch.stop, "its accepted nodes are")
-    if [case.parents[node] for node in nodes] != [-1, *nodes][: len(nodes)]:
+    parents = [case.parents[node] for node in nodes]
+    if parents != [-1, *nodes][: len(nodes)]:  # the first hangs from the root, each from the last
         branch.stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
     following = tokens_of(result[1:], case.n_vocab, branch.stop, "its next token is")
-    return [*(tokens[node] for node in nodes), *following]
+    return [tokens[node] for node in nodes] + following
 
 
 # ---------------------------------------------------------------- a text
 
 
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Run a loop. Returns (its new tokens, number of passes of the target). Stops the branch if
-    they are fewer than n_tokens without an end.
+    """Call a loop once, with the two models of the case. Returns (its new tokens, number of passes
+    of the target). Stops the branch if they are no tokens, or fewer than case.n_tokens without
+    case.end; more are returned as they are.
 
-    call: (target, draft_model, ids, n_tokens, K) -> the new tokens
+    call: (target, draft_model, ids, n_tokens, K, branch=, end=) -> the new tokens, or (these,
+        number of passes); the models are TableModels, ids is the prompt, a list
     """
-    beyond = np.eye(case.n_vocab)[0]  # without chance: a loop may draft more than the text takes
+    certain = np.eye(case.n_vocab)[0]  # a loop may draft more than the text takes: without chance
 
     def limited(model: Model) -> Model:
-        return lambda text: model(text) if len(text) < case.n_tokens else beyond
+        return lambda text: model(text) if len(text) < case.n_tokens else certain
 
     target, draft_model = (
         TableModel(limited(model), case.prompt, branch.stop, case.dtype)
         for model in (case.target, case.draft_model)
     )
-    result = call(
-        target, draft_model, list(case.prompt), case.n_tokens, case.K, branch=branch, end=case.end
-    )
-    text = tokens_of(result, case.n_vocab, branch.stop)
+    sizes = case.n_tokens, case.K
+    result = call(target, draft_model, list(case.prompt), *sizes, branch=branch, end=case.end)
+    text = tokens_of(text_of(result), case.n_vocab, branch.stop)
     if len(text) < case.n_tokens and case.end not in text:
         branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}", Impossible)
     return tuple(text), target.passes
@@ -238,6 +268,7 @@ class TableModel:
     ids[: i + 1]. With a cache, any object with a list `ids`, it reads new ids after those in
     there, and appends them. Rows inside the prompt are uniform: nobody needs them.
 
+    model: the new text, without the prompt -> [n_vocab]
     passes: calls that gave a row for the first new token or a later one
 
     It stops the branch if it is called without ids, with ids that are no tokens, more than
@@ -250,12 +281,17 @@ class TableModel:
         self.read: dict[int, list[int]] = {}  # {id(cache): the ids that were read into it}
 
     def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
-        new_ids = tokens_of(
-            np.asarray(ids).ravel(), self.n_vocab, self.stop, "a model is called with"
-        )
+        """Read ids after those in the cache, to which they are appended. Returns a row for each, of
+        probabilities of the next token. Stops the branch as told above. A cache may be cut by the
+        caller, to a beginning of what was read into it.
+        """
+        given = np.asarray(ids).ravel()
+        new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")
         self.n_calls += 1
-        if not new_ids or self.n_calls > MOST_CALLS:
-            self.stop("a model is called without ids" if not new_ids else "a loop does not end")
+        if not new_ids:
+            self.stop("a model is called without ids")
+        if self.n_calls > MOST_CALLS:
+            self.stop("a loop does not end")
         cache = SimpleNamespace(ids=[]) if cache is None else cache
         read = self.read.get(id(cache), [])
         if cache.ids != read[: len(cache.ids)]:
@@ -263,10 +299,11 @@ class TableModel:
         cache.ids += new_ids
         text, n_prompt = list(cache.ids), len(self.prompt)
         self.read[id(cache)] = text
-        self.passes += len(text) >= n_prompt
+        if len(text) >= n_prompt:
+            self.passes += 1
         shape = len(new_ids), self.n_vocab
         rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)
-        first = len(text) - len(new_ids) + 1
+        first = len(text) - len(new_ids) + 1  # rows[0] follows so many tokens
         for end in range(max(first, n_prompt), len(text) + 1):
             rows[end - first] = self.model(tuple(text[n_prompt:end]))
         return rows
@@ -281,24 +318,24 @@ OFFERED = {"sample", "accept", "rng", "end"}  # parameters that are given by nam
 
 
 def form_of(function: Callable, batch: bool = False) -> Form:
-    """The form of a function, by the number of parameters that need a value; a rule for batches
-    looks like another rule, and `batch` says that it is one. Raises ValueError for other functions.
+    """The form of a sampler: rule_text for a function with 3 parameters that need a value, such as
+    (draft, p, q); tree_text for 4, loop_text for 5. With `batch`, which says that it is a rule for
+    batches, batch_text. Parameters sample, accept, rng and end do not count. Raises ValueError for
+    other functions.
     """
     parameters = parameters_of(function).values()
     more = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
     given = [p for p in parameters if p.kind not in more and p.name not in OFFERED]
     n_required = sum(p.default is p.empty for p in given)
     if n_required not in FORMS or (batch and n_required != 3):
-        name, signature = name_of(function), ", ".join(p.name for p in parameters)
-        expected = "(drafts, p, q)" if batch else SHAPES
-        raise ValueError(
-            f"{name}({signature}): expected {expected}, and sample, accept, rng or end after these"
-        )
+        signature = f"{name_of(function)}({', '.join(p.name for p in parameters)})"
+        expected = f"{'(drafts, p, q)' if batch else SHAPES}, and sample, accept, rng or end"
+        raise ValueError(f"{signature}: expected {expected} after these")
     return batch_text if batch else FORMS[n_required]
 
 
 def parameters_of(function: Callable) -> Any:
-    """{name: parameter}; of a torch.nn.Module those of `forward`."""
+    """{name: inspect.Parameter} of a function; of a torch.nn.Module those of its `forward`."""
     return inspect.signature(getattr(function, "forward", function)).parameters
 
 
@@ -308,51 +345,54 @@ def names_of(function: Callable) -> set[str]:
 
 
 def name_of(function: Callable) -> str:
+    """The name of a function; of an object without one that of its class."""
     return getattr(function, "__name__", type(function).__name__)
 
 
 def caller(function: Callable, seed: int) -> Callable:
-    """A function that calls another with the positional arguments of its form, branch=, and end=,
-    and gives it what it has parameters for.
+    """A function call(*arguments, branch=, end=) that calls a sampler with the arguments, and gives
+    it by name whichever of these it has parameters for: sample and accept, the methods of the
+    branch; end, the token that ends a text, or None; rng, a generator of NumPy with methods sample
+    and accept. `call` returns what the sampler returns.
 
-    seed: of the real numbers of the generator `rng` that it gives
+    seed: of rng, which is the same object in all calls: it gives symbolic numbers while a run is
+        enumerated, else real ones
     """
     names = names_of(function)
     generator: Any = Source(np.random.default_rng(seed), NUMPY)
 
     def call(*arguments: Any, branch: Branch, end: int | None = None) -> Any:
-        offered: dict[str, Any] = dict(sample=branch.sample, accept=branch.accept, end=end)
-        offered["rng"] = generator  # a sampling.Rng, and a generator of NumPy
         generator.sample, generator.accept = branch.sample, branch.accept
-        return function(*arguments, **{name: offered[name] for name in names})
+        offered = dict(sample=branch.sample, accept=branch.accept, rng=generator, end=end)
+        wanted = {name: offered[name] for name in names}
+        return function(*arguments, **wanted)
 
     return call
 
 
-def only_text(call: Callable) -> Callable:
-    """A function that calls a loop, and returns its text, also of a tuple (text, passes)."""
-
-    def call_loop(*arguments: Any, **named: Any) -> Any:
-        result = call(*arguments, **named)
-        pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
-        return result[0] if pair else result
-
-    return call_loop
+def text_of(result: Any) -> Any:
+    """The text in what a loop returned: all of it, or of (text, number of passes) the first."""
+    is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
+    return result[0] if is_pair else result
 
 
 def without_prompt(call: Callable, deadline: float) -> Callable:
-    """A function that calls a loop, and returns its new tokens only: of a loop that returns the
-    prompt before them, as a real run with a prompt of 30 tokens shows, the prompt is cut off.
+    """A function with the arguments of `call`, a loop, that returns its new tokens only. To see
+    whether the loop returns the prompt before them, it is called here, with real random numbers and
+    a prompt of 30 tokens; if so, the prompt is cut off, else `call` itself is returned, as it is if
+    that run fails.
 
-    deadline: a time of time.monotonic, at which that run is given up
+    deadline: a time of time.monotonic, at which the run is given up
     """
     case = replace(LONG_LOOP, n_tokens=1)
     try:
         text, _ = in_time(partial(loop_text, call, case), RealBranch(), deadline)
-    except (Exception, Undecidable, SystemExit):  # the enumeration says it
+    except (Exception, Undecidable, SystemExit):  # whoever runs it next will see it fail, too
         return call
     if text[: len(case.prompt)] != case.prompt:
         return call
-    return lambda target, draft_model, ids, *arguments, **named: call(
-        target, draft_model, list(ids), *arguments, **named
-    )[len(ids) :]
+
+    def call_loop(target: Any, draft_model: Any, ids: Any, *arguments: Any, **named: Any) -> Any:
+        return text_of(call(target, draft_model, list(ids), *arguments, **named))[len(ids) :]
+
+    return call_loop

@@ -25,20 +25,23 @@ CASES = [case for case in RULE_CASES if case.rounds == 1 and case.K]
 
 
 def rng_of(turn: int, case: int) -> np.random.Generator:
-    """The generator that drafts a round, when it is written and when its answer is judged."""
+    """The generator that drafts the round of this turn and of CASES[case]: the same when the round
+    is written and when its answer is judged.
+    """
     return np.random.default_rng([turn, case])
 
 
 def cases(file: str, *, runs: int = 2_000) -> None:
-    """Write rounds for a sampler in another language to a new file, one a line: draft, p and q. It
-    answers each with a line {"tokens": [...]}; `prove ANSWERS.jsonl` judges the answers.
+    """Write rounds for a sampler in another language to a file, one a line: draft, p and q. The
+    sampler answers each with a line {"tokens": [...]}; `prove ANSWERS.jsonl` judges the answers. A
+    file that is there already is refused.
 
         python main.py cases cases.jsonl
         my_sampler < cases.jsonl > answers.jsonl
         python main.py prove answers.jsonl
 
     Flags:
-        runs: of each case
+        runs: of each case, 1 or more
     """
     if runs < 1:
         raise ValueError(f"--runs {runs}: expected 1 or more")
@@ -51,22 +54,23 @@ def cases(file: str, *, runs: int = 2_000) -> None:
 
 
 def judge_answers(file: Path) -> dict[str, Any]:
-    """Judge the answers to all rounds, in the order of `cases`. Returns what `prove` returns.
-    Raises OSError without a file, ValueError for lines that are no answers, or not enough.
+    """Judge a file of answers, lines {"tokens": [...]}, one for each round that the function
+    `cases` writes, in its order. Returns a result of `prove` (its keys: prove.py), whose verdict is
+    "wrong", "not told apart" or "undecidable". Raises OSError without a file; ValueError for lines
+    that are no answers, or if their number is 0 or no multiple of that of the cases.
     """
     started, answers = monotonic(), [*read_answers(file)]
     if not answers or len(answers) % len(CASES):
         expected = f"one for each line of `python main.py cases`, a multiple of {len(CASES)}"
         raise ValueError(f"{file}: {len(answers)} answers: expected {expected}")
     n_runs, remaining = len(answers) // len(CASES), iter(answers)
-    answered = lambda *_, branch: next(remaining)  # after a draft that it need not read
-    trials = [
-        Trial(partial(rule_text, answered), case, entry(case), n_runs, ALPHA / len(CASES), None)
-        for case in CASES
-    ]
+    # in place of a rule: whatever the draft is, it returns the next answer, which was made for it
+    sampler = partial(rule_text, lambda *_, branch: next(remaining))
+    alpha = ALPHA / len(CASES)
+    trials = [Trial(sampler, case, entry(case), n_runs, alpha, None) for case in CASES]
     for turn in range(n_runs):
         for i, trial in enumerate(trials):
-            trial.rng = rng_of(turn, i)  # drafts the same again
+            trial.rng = rng_of(turn, i)  # so that it drafts what was written into the line
             trial.run(inf)
     why = f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
     for trial in trials:
@@ -78,8 +82,9 @@ def judge_answers(file: Path) -> dict[str, Any]:
 
 
 def read_answers(file: Path) -> Iterator[list[int]]:
-    """Yield the tokens of each line, in UTF-8, or UTF-16 as PowerShell's > writes it. Raises
-    ValueError for another encoding, or a line that is no answer.
+    """Yield the list in each line, a JSON object {"tokens": [0, 2]} with a list of whole numbers.
+    The file is in UTF-8, or in UTF-16 as PowerShell's > writes it. Raises OSError without a file,
+    ValueError for another encoding, or a line that is no such object.
     """
     written = file.read_bytes()
     encoding = "utf-16" if written[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
@@ -89,9 +94,11 @@ def read_answers(file: Path) -> Iterator[list[int]]:
         raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
     for n, line in enumerate(lines, 1):
         try:
-            tokens = json.loads(line)["tokens"]
-            assert isinstance(tokens, list) and all(type(token) is int for token in tokens)
-        except (ValueError, KeyError, TypeError, AssertionError):
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             expected = 'expected {"tokens": [...]}, whole numbers'
-            raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}") from None
+            raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}")
         yield tokens

@@ -74,20 +74,22 @@ class Mistake:
 
     @property
     def to_probs(self) -> SamplingParams:
+        """logits -> the distribution to sample from, by temperature, top_k and top_p."""
         return SamplingParams(self.temperature, self.top_k, self.top_p)
 
 
 def read_mistakes() -> dict[str, Mistake]:
-    """The mistakes of mistakes.ini, by name."""
+    """The mistakes of mistakes.ini, {name of the section: the Mistake}."""
     sections = ConfigParser(interpolation=None)
     sections.optionxform = str  # type: ignore  # K stays K
     sections.read_string(Path(__file__).with_name("mistakes.ini").read_text("utf-8"))
-    types: dict[str, Any] = {field.name: field.type for field in fields(Mistake)}
-    types["diff"] = str.strip
     one_line = lambda text: " ".join(text.split())
-    types |= {key: one_line for key, kind in types.items() if kind is str}
+    # {key: what converts its text}; of an int, float or bool that is the type
+    convert: dict[str, Any] = {field.name: field.type for field in fields(Mistake)}
+    convert |= {key: one_line for key, kind in convert.items() if kind is str}
+    convert["diff"] = str.strip
     return {
-        name: Mistake(**{key: types[key](text) for key, text in sections[name].items()})
+        name: Mistake(**{key: convert[key](text) for key, text in sections[name].items()})
         for name in sections.sections()
     }
 
@@ -99,34 +101,43 @@ MISTAKES = read_mistakes()
 
 
 class Grammar:
-    """A target behind a grammar, the simplest there is: once the token `switch` has come, the token
-    `banned` may not follow.
+    """A target behind a grammar, the simplest there is: after the token `switch`, anywhere in the
+    text, the token `banned` is never sampled. It can be used where a model can.
     """
 
     def __init__(self, target: Any, switch: int, banned: int):
         self.target, self.switch, self.banned = target, switch, banned
         self.config, self.new_cache = target.config, target.new_cache
 
-    def read(self, ids, cache, n_last=1):  # [n_ids] -> [n_last, n_vocab]
+    def read(self, ids: list[int], cache: Any, n_last: int = 1) -> np.ndarray:
+        """The target's logits after each of the last n_last of the ids, [n_last, n_vocab], with
+        -inf for the banned token where `switch` has come. The cache is the target's.
+        """
         logits = self.target.read(ids, cache, n_last)
         for row, end in zip(logits, range(len(ids) - n_last + 1, len(ids) + 1)):
-            if self.switch in ids[:end]:  # ids of the draft among them
+            if self.switch in ids[:end]:  # what row follows, perhaps with tokens of a draft
                 row[self.banned] = -np.inf
         return logits
 
 
-def sample_and_keep(rng: Any, p: np.ndarray) -> int:
-    """Sample a token, and keep the random number that chose it."""
+def sample_and_keep(rng: Any, p: np.ndarray) -> int:  # [n_vocab] -> token
+    """Sample a token with the probabilities p by rng.random(), and append that number to the list
+    rng.kept, which is made if it is not there.
+    """
     vars(rng).setdefault("kept", []).append(rng.random())
     return sample_again(rng, 1, p)
 
 
-def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:
-    """Sample a token with the number that was kept n_back calls ago: 1 is the last."""
-    return int(sum(p.cumsum()[:-1] <= rng.kept[-n_back]))
+def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:  # [n_vocab] -> token
+    """Sample a token with the probabilities p by a number of the list rng.kept: the last if n_back
+    is 1, the one before if it is 2.
+    """
+    is_passed = p.cumsum()[:-1] <= rng.kept[-n_back]  # of each token but the last
+    return int(sum(is_passed))
 
 
-HELPERS: dict[str, Any] = {f.__name__: f for f in (sample_and_keep, sample_again)}  # of wrong code
+# {name: function} that wrong code calls, and finds in the module sampling
+HELPERS: dict[str, Any] = {f.__name__: f for f in (sample_and_keep, sample_again)}
 
 
 # ---------------------------------------------------------------- switched on
@@ -134,8 +145,9 @@ HELPERS: dict[str, Any] = {f.__name__: f for f in (sample_and_keep, sample_again
 
 @cache
 def edited(function: Callable, *pieces: tuple[str, str]) -> tuple[str, str, CodeType]:
-    """A function with pieces (right, wrong) of its source exchanged: (its right source, its wrong
-    source, the code of that). Raises LookupError for a right piece that does not stand there once.
+    """Exchange pieces (right, wrong) in the source of a function, which is not changed itself.
+    Returns (its right source, its wrong source, the compiled code of the wrong one). Raises
+    LookupError for a right piece that does not stand in it exactly once.
     """
     lines, first_line = inspect.getsourcelines(function)
     right = wrong = textwrap.dedent("".join(lines))
@@ -153,17 +165,25 @@ def edited(function: Callable, *pieces: tuple[str, str]) -> tuple[str, str, Code
 
 @cache
 def changes(diff: str) -> dict[Callable, list[tuple[str, str]]]:
-    """{function: its pieces, as `edited` takes them} of a diff."""
+    """The changes of a diff, {function: [(a right piece of its source, the wrong one), ...]}. A
+    diff is, for each function, a line "@@ its name @@", as this module can evaluate it, such as
+    "@@ sampling.verify @@", then a line "- right" and a line "+ wrong" for each piece.
+    """
     found: dict[Callable, list[tuple[str, str]]] = {}
-    for function, lines in re.findall(r"@@ (\S+) @@\n([^@]*)", diff):
-        found[eval(function)] = re.findall(r"- (.*)\n\+ (.*)", lines)
+    for name, lines in re.findall(r"@@ (\S+) @@\n([^@]*)", diff):
+        found[eval(name)] = re.findall(r"- (.*)\n\+ (.*)", lines)
     return found
 
 
 @contextmanager
 def making(mistake: Mistake) -> Iterator[None]:
-    """Make the mistake in a `with` block: its functions have the wrong code, for every caller."""
-    wrong = {f: edited(f, *pieces)[2] for f, pieces in changes(mistake.diff).items()}
+    """Context manager: inside, the functions that the diff of a mistake names have the wrong code,
+    for every caller, and NumPy does not warn of arithmetic; at the end they have the right code
+    again. Raises LookupError if the diff does not fit their source.
+    """
+    wrong: dict[Callable, CodeType] = {}
+    for function, pieces in changes(mistake.diff).items():
+        _, _, wrong[function] = edited(function, *pieces)
     right = {function: function.__code__ for function in wrong}  # type: ignore
     try:
         vars(sampling).update(HELPERS)
@@ -184,9 +204,11 @@ PROMPT, END, N_VOCAB = [1, 0], 2, 3  # of the texts that are enumerated; END end
 
 
 def measure(mistake: Mistake) -> dict[str, Any]:
-    """What proof.prove.examine says of the project's own loop with a mistake. Target and draft are
-    two GPT-2s with three tokens. Each text gets one more token at its end, N_VOCAB, which the
-    models do not know: so a text of another length is another text.
+    """How wrong the texts of the project's own loop are with a mistake, by enumeration: a dict with
+    "distance" and "kept" (None if not every branch can be taken), "first_wrong" (None, or the
+    shortest wrong text, a dict), "problem" and more, as proof.prove.examine returns it. Target and
+    draft are two small GPT-2s with three tokens, of random weights. Each text gets one more token
+    at its end, N_VOCAB, which the models do not know: so a text of another length is another text.
     """
     config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
     models = (  # at the usual scale, 0.02, all distributions would be nearly uniform
@@ -195,18 +217,21 @@ def measure(mistake: Mistake) -> dict[str, Any]:
     )
     target: Any
     target, draft = models
-    target = Grammar(target, END, 1) if mistake.grammar else target
+    if mistake.grammar:
+        target = Grammar(target, switch=END, banned=1)
     length, to_probs = min(mistake.n_tokens, mistake.n_free), mistake.to_probs
     is_done = (lambda new: new[-1] == END) if mistake.stop else sampling.never
 
     @cache
     def next_token(text: tuple[int, ...]) -> np.ndarray:  # -> [n_vocab + 1]
+        """The target's distribution after a text, which ends with N_VOCAB."""
         if len(text) == length or text and is_done(text):
             return np.eye(N_VOCAB + 1)[N_VOCAB]
         p = to_probs(target.read([*PROMPT, *text], target.new_cache()))[0]
         return np.append(p, 0.0)
 
     def run(rng: Any) -> tuple[list[int], int]:
+        """A text by the loop with the mistake, and its number of passes of the target."""
         rule = sampling.RULES[mistake.verification]
         drafter = NeuralDrafter(draft, to_probs, rng)
         with making(mistake):
@@ -214,11 +239,11 @@ def measure(mistake: Mistake) -> dict[str, Any]:
                 target, drafter, PROMPT, mistake.n_tokens, mistake.K, to_probs, rng, is_done, rule
             )
             tokens = [one_round.tokens for one_round in rounds]
-        # as many passes as rounds after the prefill; the token behind the text has none
+        # one pass in each round; the token N_VOCAB takes none
         return [*sum(tokens, []), N_VOCAB], len(tokens)
 
-    n_tokens = length + mistake.K + 2  # all of a text counts, also if it is up to K tokens too long
-    return examine(run, next_token, n_tokens, N_VOCAB)
+    n_most = length + mistake.K + 1  # tokens: of a wrong text, too, which may be a round too long
+    return examine(run, next_token, n_most + 1, N_VOCAB)
 
 
 # ---------------------------------------------------------------- the command
@@ -250,7 +275,9 @@ def mistakes(name: str = "") -> None:
 
 
 def say(text: str, begin: str = "", indent: int = 0) -> None:
-    """Print a paragraph, in lines of whole words."""
+    """Print begin + text as a paragraph of at most WIDTH columns, in lines of whole words, with so
+    many spaces before each line but the first.
+    """
     wrapper = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
     wrapper.subsequent_indent = " " * indent
     print(wrapper.fill(begin + text))
@@ -262,16 +289,18 @@ def without(mistake: Mistake) -> Mistake:
 
 
 def show_distance(mistake: Mistake) -> None:
-    """Print how wrong the texts of the toy are, and the shortest one that goes wrong."""
+    """Enumerate the texts of a toy with a mistake and without. Print how wrong they are, how many
+    tokens they gain, the shortest text that goes wrong, and what else the mistake costs; or why
+    they cannot be enumerated.
+    """
     found, right = measure(mistake), measure(without(mistake))
     if found["problem"]:
         say(f"Enumerated on a toy, {found['problem']}.")
         return
-    say(
-        f"Enumerated on a toy: a total variation distance of {found['distance']:.4f} from the "
-        f"target's texts. With K = {mistake.K}, a text gains {found['kept']:.2f} tokens on "
-        f"average, beyond one a pass, and {right['kept']:.2f} without the mistake."
-    )
+    distance = f"a total variation distance of {found['distance']:.4f} from the target's texts"
+    gained = f"a text gains {found['kept']:.2f} tokens on average, beyond one a pass"
+    without_it = f"{right['kept']:.2f} without the mistake"
+    say(f"Enumerated on a toy: {distance}. With K = {mistake.K}, {gained}, and {without_it}.")
     if found["first_wrong"]:
         say(f"{describe_first_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")
     if mistake.cost:
@@ -279,7 +308,9 @@ def show_distance(mistake: Mistake) -> None:
 
 
 def show_example(mistake: Mistake) -> None:
-    """Print what the example of a mistake gives without it and with it."""
+    """Print the example of a mistake, an expression of Python, and its values without the mistake
+    and with it.
+    """
     print(f"\n{mistake.example}")
     for label, made in (("Right", without(mistake)), ("Wrong", mistake)):
         with making(made):
@@ -287,8 +318,9 @@ def show_example(mistake: Mistake) -> None:
 
 
 def show_texts(mistake: Mistake) -> None:
-    """Print a text by the included models without the mistake and one with it, from the same random
-    numbers, or the error that it ends in; and where the two begin to differ.
+    """Print a text by the included models without the mistake and one with it, from the same seed,
+    with the tokens per pass of the target, and from which token on the two differ. Where one ends
+    in one of ERRORS, that is printed, and nothing more.
     """
     models = load_pair("17M", "0.7M-17M", MODELS_DIR)
     texts: list[list[int]] = []
@@ -306,12 +338,19 @@ def show_texts(mistake: Mistake) -> None:
 
 
 def decoded(mistake: Mistake, target: Any, draft: Any, encoder: Any) -> dict[str, Any]:
-    """A text of a pair of models with a mistake, as decoding.decode.decode returns it."""
+    """A text by two models with a mistake, of at most N_TOKENS new tokens. Returns {"text",
+    "token_ids" (the new ones), "tokens_per_target_pass", ...}, as decoding.decode.decode does.
+    Raises what the wrong code raises.
+
+    mistake: its prompt (n_prompts times, cut so that two new tokens have room), temperature, top_k,
+        top_p, stop, verification and seed are the settings of the text. If it has a grammar, the
+        target is kept from " and" after a comma
+    """
     prompt = " ".join([mistake.prompt] * mistake.n_prompts)
     ids = encoder.encode(prompt)[: target.config.n_ctx - 2]
     if mistake.grammar:
-        switch, banned = (encoder.encode(sign)[0] for sign in (",", " and"))
-        target = Grammar(target, switch, banned)
+        comma, and_ = encoder.encode(",")[0], encoder.encode(" and")[0]
+        target = Grammar(target, switch=comma, banned=and_)
     with making(mistake):
         rounds = begin(
             "speculative", target, draft, encoder, ids, N_TOKENS, K=K, seed=mistake.seed,

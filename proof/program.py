@@ -16,13 +16,15 @@ from .forms import form_of
 
 
 def load(path: Path) -> ModuleType:
-    """Import a file, as a module of the name of the file. Its folder is the first in which Python
-    looks from now on, and what it imports of random numbers can be followed. Raises OSError if
-    there is no such file, ValueError if it raises anything.
+    """Import a file, and return it as a module of the file's name. Its folder becomes the first in
+    sys.path, and the module stands in sys.modules unless another has its name. While it is imported
+    the sources of random numbers are replaced (follow.followed), so that `from random import
+    random` imports one that can be followed. Raises OSError if there is no such file, ValueError if
+    it raises anything but KeyboardInterrupt.
     """
     text = path.read_bytes()
     if re.search(rb"(?m)^\s*(import|from) torch\b", text):
-        with suppress(ImportError):  # the file says so
+        with suppress(ImportError):  # without torch: importing the file raises it again, below
             from . import noise_torch  # noqa: F401  # before torch's functions are replaced
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
@@ -43,25 +45,27 @@ def load(path: Path) -> ModuleType:
 
 
 def find(program: str) -> tuple[Callable, str]:
-    """The function that FILE.py or FILE.py:NAME means, and its name. Without a name it is
-    `speculative`, `verify` or the only one of a form that `prove` knows. Of a method that needs an
-    object the class is called, without arguments. Raises ValueError if there is no such function,
-    or none to choose, and what `load` raises.
+    """Import the file of a program, FILE.py, FILE.py:NAME or FILE.py:Class.method. Returns (the
+    function that is meant, its name). Without a name it is `speculative`, else `verify`, else the
+    only function in the file of a form that `prove` knows. For a method that needs an object the
+    class is called, without arguments. Raises ValueError if there is no such function, or several
+    without a name, or if the import fails; OSError if there is no such file.
     """
     file, _, name = program.partition(".py:")
-    path = Path(file if name == "" else f"{file}.py")
+    path = Path(f"{file}.py" if name else file)
     module = load(path)
     defined = {key: value for key, value in vars(module).items() if is_defined_in(module, value)}
     shown = ", ".join(defined) or "none: it defines no function"
     if not name:
         possible = [key for key, value in defined.items() if has_form(value)] or [*defined]
-        named = [key for key in ("speculative", "verify") if key in possible]
-        if not named and len(possible) != 1:
+        preferred = [key for key in ("speculative", "verify") if key in possible]
+        if not preferred and len(possible) != 1:
             raise ValueError(f"{path}: expected {path}:FUNCTION, of {shown}")
-        name = (named or possible)[0]
+        name = (preferred or possible)[0]
     found: Any = module
     for part in name.split("."):
-        found = found() if isinstance(found, type) and is_method(found, part) else found
+        if isinstance(found, type) and is_method(found, part):
+            found = found()
         found = getattr(found, part, None)
     if not callable(found):
         raise ValueError(f"{path} has no function {name}: expected one of {shown}")
@@ -82,7 +86,7 @@ def is_defined_in(module: ModuleType, value: Any) -> bool:
 
 
 def has_form(function: Callable) -> bool:
-    """Whether a function has one of the forms that `prove` knows."""
+    """Whether a function is called like a sampler that `prove` knows, such as (draft, p, q)."""
     try:
         form_of(function)
     except (ValueError, TypeError):

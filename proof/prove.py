@@ -49,6 +49,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import forms
 from .bet import Bet
 from .cases import (
     BATCH_CASES,
@@ -84,23 +85,8 @@ from .enumerate import (
     total_variation,
 )
 from .follow import followed, seed_generators, untouched
-from .forms import (
-    EMPTY_DRAFT,
-    TUPLES,
-    Form,
-    batch_text,
-    caller,
-    form_of,
-    loop_text,
-    name_of,
-    names_of,
-    only_text,
-    rule_text,
-    tree_text,
-    without_prompt,
-)
 
-Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a Form that calls a function
+Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a forms.Form that calls a function
 FOR_BRANCHES = 0.7  # of the time, for every branch; the rest is for real runs
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
 ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
@@ -141,8 +127,10 @@ class Tally:
     meets_zero: bool = False  # whether it decides something else where one of them is 0 exactly
 
     def add(self, outcome: tuple[Iterable[int], int] | None, branch: Branch, n_tokens: int) -> None:
-        """Count a branch and the (text, passes of the target) that it gave, or None if it was left
-        out. Of the text n_tokens count.
+        """Add one branch of a run to all fields.
+
+        outcome: (text, passes of the target) that it gave, or None if it was left out; of the text
+            n_tokens count
         """
         self.branches += 1
         self.choices += len(branch.choices)
@@ -157,19 +145,24 @@ class Tally:
         self.texts[text] += branch.probability
         self.kept += branch.probability * (len(text) - n_passes)
         drafted = tuple(c.index for c in branch.choices if c.label == "drafted")
-        # a loop does not tell what it drafts; it has left the draft if its first coin says no
+        # a loop does not tell what it drafts; it has left the draft if its first coin says no, 1
         coins = [c.index for c in branch.choices if c.label == "coin"]
-        refused = bool(coins) and coins[0] == 1
-        leaves_draft = refused or text[: len(drafted)] != drafted
+        leaves_draft = coins[:1] == [1] or text[: len(drafted)] != drafted
         way = Way(leaves_draft, branch.probability, branch.choices)
-        self.ways[text] = max(self.ways.get(text, way), way, key=itemgetter(0, 1))
+        best = self.ways.get(text, way)
+        self.ways[text] = max(best, way, key=lambda way: (way.leaves_draft, way.probability))
 
 
 def walk(
     run: Callable[[Branch], Any], n_tokens: int, most: int, deadline: float
 ) -> tuple[Tally, Undecidable | None]:
-    """Take every branch of a run, or as many as can be. Returns what they gave, and what stopped
-    it, if anything did.
+    """Take every branch of a run, or as many as can be, with symbolic numbers in place of random
+    ones. Returns (what they gave, None), or (what they gave until then, the Undecidable that
+    stopped it). Other errors of the run come as an Undecidable, too; KeyboardInterrupt passes.
+
+    run: branch -> (text, passes of the target); of a text n_tokens count
+    most: choices, before it gives up
+    deadline: a time of time.monotonic, at which it gives up
     """
     tally = Tally()
     try:
@@ -191,9 +184,11 @@ def examine(
     most: int = MOST_IN_ALL,
     deadline: float = math.inf,
 ) -> dict[str, Any]:
-    """Compare the texts of a run with the target's. Returns distance, kept, first_wrong, problem
-    and left_out of an entry, and besides, as Tally has them: branches, choices, length, symbolic,
-    meets_zero.
+    """Compare the texts of a run with the target's, by taking every branch of it. Returns a dict:
+    distance, the total variation distance, and kept, the tokens beyond one a pass on average (both
+    None if there is a problem); first_wrong (None, or a dict: text, yours, right, draws, perhaps
+    event, as told above); problem, "" or why not every branch could be taken; and, as Tally has
+    them, left_out, branches, choices, length, symbolic, meets_zero.
 
     run: makes its random choices with the Branch. Returns (text, number of passes of the target).
         Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
@@ -205,11 +200,13 @@ def examine(
     for name in ("left_out", "choices", *INNER):
         result[name] = getattr(tally, name)
     if isinstance(stopped, Impossible) and (branch := stopped.branch):
-        event = dict(text=[], yours=branch.probability, right=0.0, event=str(stopped))
-        return result | dict(first_wrong=event | dict(draws=describe_choices(branch.choices)))
+        draws = describe_choices(branch.choices)
+        event = dict(text=[], yours=branch.probability, right=0.0, draws=draws, event=str(stopped))
+        return result | dict(first_wrong=event)
     if stopped:
         return result | dict(problem=str(stopped))
-    if (lost := 1 - sum(tally.texts.values())) > TOLERANCE:
+    lost = 1 - sum(tally.texts.values())
+    if lost > TOLERANCE:
         rare = f"rare branches, of probability {lost:.0e}"
         return result | dict(problem=f"it raised, or did not end, in {rare}")
     yours = complete(tally.texts, target, n_tokens, end)
@@ -223,56 +220,64 @@ def examine(
 
 
 def beginnings(texts: dict[Text, float], n: int) -> dict[Text, float]:
-    """The probability of each beginning of n tokens."""
+    """{the first n tokens of a text: their probability}, from {text: probability}."""
     found: dict[Text, float] = defaultdict(float)
     for text, probability in texts.items():
         found[text[:n]] += probability
     return found
 
 
-def first_error(yours: dict, right: dict, n_tokens: int) -> tuple[Text, float, float]:
-    """The shortest beginning of a text that comes too often, with both probabilities; of several
-    of that length, the one with the largest excess.
+def first_error(
+    yours: dict[Text, float], right: dict[Text, float], n_tokens: int
+) -> tuple[Text, float, float]:
+    """The shortest beginning of a text that comes too often: (its tokens, its probability in
+    `yours`, its probability in `right`); of several of that length, the one with the largest
+    excess. yours and right: {text of n_tokens or less: probability}, which differ
     """
-    excess: dict[Text, float] = {}
     for n in range(1, n_tokens + 1):
         of_yours, of_right = beginnings(yours, n), beginnings(right, n)
-        excess = {text: of_yours[text] - of_right[text] for text in of_yours}
-        beginning = max(excess, key=lambda text: (excess[text], text))
-        if excess[beginning] > TOLERANCE / 10:  # a distance adds up many of them
+        # (excess, beginning); of equals the last in the order of texts
+        excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)
+        if excess > TOLERANCE / 10:  # a distance adds up many of them
             break
     return beginning, of_yours[beginning], of_right[beginning]
 
 
 def way_to(beginning: Text, tally: Tally, target: Model, end: int | None) -> Way:
-    """The branch that shows best how a beginning comes about: rather one whose own tokens reach so
-    far than one that the target completes; of those, rather one that leaves the draft; of those,
-    the likeliest.
+    """The branch, of those in tally.ways, that shows best how a beginning of a text comes about:
+    rather one whose own tokens reach so far than one that the target completes (to `end` at most);
+    of those, rather one that leaves the draft; of those, the likeliest.
     """
 
     def rank(own: Text) -> tuple[bool, bool, float]:
+        """How well the branch that gave the text `own` shows it; the largest rank is the best."""
         leaves_draft, chance, _ = tally.ways[own]
         whole = complete({own: chance}, target, len(beginning), end)
         share = beginnings(whole, len(beginning))[beginning]
-        comes_about = share > TOLERANCE
-        return comes_about and len(own) >= len(beginning), comes_about and leaves_draft, share
+        if share <= TOLERANCE:  # the beginning does not come about by it
+            return False, False, share
+        return len(own) >= len(beginning), leaves_draft, share
 
     return tally.ways[max(tally.ways, key=rank)]
 
 
 def describe_choices(choices: list[Choice]) -> list[str]:
-    """The open ones in words, such as "coin of 0.75: no (0.25)"."""
+    """What a branch chose, in words, with probabilities: "drafted 2 (0.40)", "coin of 0.75: no
+    (0.25)", "sampled 1 from [0.5, 0.5] (0.50)". Choices without an alternative are left out.
+    """
     words = []
     for choice in choices:
         if not choice.is_open:
             continue
         weight = choice.weights[choice.index]
         chance = f"({weight:.2f})" if weight > 0.005 else f"({weight:.0e})"
-        if choice.label == "coin":
-            words.append(f"coin of {choice.weights[0]:.4g}: {('yes', 'no')[choice.index]} {chance}")
-        else:
-            row = "" if choice.label == "drafted" else f" from {format_row(choice.weights)}"
-            words.append(f"{choice.label} {choice.index}{row} {chance}")
+        what = f"{choice.label} {choice.index} from {format_row(choice.weights)}"
+        if choice.label == "drafted":
+            what = f"drafted {choice.index}"
+        elif choice.label == "coin":
+            answer = "no" if choice.index else "yes"
+            what = f"coin of {choice.weights[0]:.4g}: {answer}"
+        words.append(f"{what} {chance}")
     return words
 
 
@@ -286,17 +291,12 @@ class Trial:
     result: the entry of the case
     n_runs: how many runs are wanted
     alpha: the probability that an exact sampler is called wrong
+    rng: the numpy.random.Generator that drafts, and completes texts; its user may change it
     event: what a run gave that no right one gives, or ""; n_events: how many runs gave such a thing
     """
 
     def __init__(
-        self,
-        sampler: Sampler,
-        case: Case,
-        result: dict[str, Any],
-        n_runs: int,
-        alpha: float,
-        rng: Any,
+        self, sampler: Sampler, case: Case, result: dict, n_runs: int, alpha: float, rng: Any
     ):
         self.sampler, self.case, self.result = sampler, case, result
         self.n_runs, self.rng = n_runs, rng
@@ -306,15 +306,20 @@ class Trial:
 
     @property
     def bet(self) -> Bet:
-        """The one that speaks most against the sampler."""
+        """Of the bets on the case's views, the one that speaks most against the sampler."""
         return max(self.bets, key=attrgetter("most"))
 
     @property
     def is_wrong(self) -> bool:
+        """Whether the runs until now show that the sampler is wrong."""
         return bool(self.event) or self.bet.wrong
 
     def run(self, deadline: float) -> None:
-        """Run it once. Raises OutOfTime, or Undecidable if it raises an error or does not end."""
+        """Run the sampler once: the views of its text, completed, go into self.bets; what no right
+        sampler gives goes into self.event. Raises OutOfTime at the deadline, a time of
+        time.monotonic, and Undecidable if the sampler raises an error, does not end, or returns
+        what cannot be read.
+        """
         branch, where = RealBranch(rng=self.rng), f"in a real run of the case {self.case.name}"
         try:
             with np.errstate(all="ignore"):  # as in `followed`
@@ -334,33 +339,37 @@ class Trial:
                 bet.add(view)
 
     def completed(self, text: Text, branch: Branch) -> Text:
-        """A text that is too short for the case is completed by the target."""
+        """A text, completed to the case's n_tokens or to its end by tokens of the target, which are
+        choices of the branch.
+        """
         case = self.case
         while len(text) < case.n_tokens and not (text and text[-1] == case.end):
             text = (*text, branch.choose(case.p(text), "completed"))
         return text
 
     def conclude(self) -> None:
-        """Write what the runs show into the entry: `measured`, and `first_wrong` if that is wrong
-        and not known. Without a run it changes nothing.
+        """Write what the runs show into self.result, the entry of the case: `measured`, and also
+        `first_wrong` if they show that it is wrong and the entry has none. Without a run it changes
+        nothing.
         """
-        if not self.bet.runs and not self.event:
+        bet = self.bet
+        if not bet.runs and not self.event:
             return
-        text, yours, right = self.bet.worst() if self.bet.runs else ((), 1.0, 1.0)
+        text, yours, right = bet.worst() if bet.runs else ((), 1.0, 1.0)
         shown = dict(text=list(text), yours=yours, right=right, event=self.event)
-        never = self.event or math.isinf(self.bet.log_odds)
-        self.result["measured"] = shown | dict(
-            runs=self.bet.runs + self.n_events,
-            log10_odds=None if never else self.bet.log_odds / math.log(10),
-            would_show=self.bet.would_show(),
-        )
+        never = self.event or math.isinf(bet.log_odds)
+        odds = None if never else bet.log_odds / math.log(10)
+        n_runs, would_show = bet.runs + self.n_events, bet.would_show()
+        figures = dict(runs=n_runs, log10_odds=odds, would_show=would_show)
+        self.result["measured"] = shown | figures
         if self.is_wrong and not self.result["first_wrong"]:
             self.result["first_wrong"] = shown | dict(draws=None)
 
 
 def try_in_turn(trials: list[Trial], deadline: float) -> str:
-    """Run each trial as often as it wants, a few runs at a time, until one is wrong or the time is
-    up. Returns "", or what else made an end: a run raised an error or did not end.
+    """Run each trial as often as it wants, a few runs at a time, until one is wrong or the deadline
+    comes, a time of time.monotonic. Returns "", or what else made an end: a run raised an error or
+    did not end. A bar shows the progress.
     """
     turns = range(0, max((trial.n_runs for trial in trials), default=0), AT_ONCE)
     try:
@@ -390,7 +399,10 @@ def prove(
     timeout: float = 300.0,
     seed: int | None = None,
 ) -> dict[str, Any]:
-    """Judge a rule, a loop, or another form (forms.py). Returns a result, described above.
+    """Judge a sampler: a rule (draft, p, q), a rule for trees (tokens, parents, p, q) or a loop
+    (target, draft_model, ids, n_tokens, K), as forms.py describes them. Returns a result, a dict
+    with name, verdict, reason, cases and more, described above. It seeds the global generators of
+    random, numpy.random and torch.
 
     function: parameters sample, accept, rng and end are given to it by name; other parameters
         beyond those of its form need defaults
@@ -399,18 +411,19 @@ def prove(
     to_probs: what the function does with each row of a model before it samples, such as top-k
     batch: whether it is a rule for batches
     timeout: seconds for all of it
-    seed: None for one of its own
-    Raises ValueError for a function of another form.
+    seed: of real runs; None for another each time
+    Raises ValueError for a function of another form, or without a case to judge it in.
     """
     started = monotonic()
-    seed = np.random.SeedSequence().generate_state(1)[0].item() if seed is None else seed
-    form, call = form_of(function, batch), caller(function, seed)
+    if seed is None:
+        seed = int(np.random.SeedSequence().generate_state(1)[0])
+    form, call = forms.form_of(function, batch), forms.caller(function, seed)
     cases = cases_for(form, function, cases, to_probs)
     small = [case for case in cases if not case.is_large]
-    given = bool(names_of(function) & {"sample", "accept", "rng"})
-    name = name or name_of(function)
-    if form is loop_text:
-        call = without_prompt(only_text(call), started + timeout)
+    given = bool(forms.names_of(function) & {"sample", "accept", "rng"})
+    name = name or forms.name_of(function)
+    if form is forms.loop_text:
+        call = forms.without_prompt(call, started + timeout)
     sampler = partial(form, call)
     say(name, small[0].name, None)
     if not given:
@@ -418,7 +431,7 @@ def prove(
     results = enumerated(name, sampler, small, started + timeout * FOR_BRANCHES)
     seed_generators(seed)
     rng = np.random.default_rng(seed)
-    refused = refusals(cases, results) if form is loop_text else []
+    refused = refusals(cases, results) if form is forms.loop_text else []
     verdict, reason = decide(sampler, cases, results, given, started + timeout, rng)
     result = summary(name, verdict, reason, results, monotonic() - started) | dict(seed=seed)
     if verdict == "exact":
@@ -428,8 +441,8 @@ def prove(
 
 
 def try_once(sampler: Sampler, case: Case, deadline: float) -> None:
-    """Make one real run, whatever comes of it: the first call may import something that draws, and
-    is to be followed later.
+    """Run a sampler once in a case with real random numbers, and drop what comes of it, errors,
+    too: the first call may import something that draws, and is to be followed later.
     """
     with suppress(Exception, Undecidable, SystemExit):
         Trial(sampler, case, {}, 1, ALPHA, np.random.default_rng()).run(deadline)
@@ -438,38 +451,35 @@ def try_once(sampler: Sampler, case: Case, deadline: float) -> None:
 def summary(
     name: str, verdict: str, reason: str | None, results: list[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """A result of `prove`, from its cases."""
+    """A result of `prove`, with all keys described above, from the entries of its cases; remarks
+    are [], and the seed is None. The entries are copied, without the keys INNER.
+    """
     distances = [result["distance"] for result in results if result["distance"] is not None]
     measured = [result["measured"] for result in results if result["measured"]]
     shown = [{key: x for key, x in r.items() if key not in INNER} for r in results]
+    would_show = max((m["would_show"] for m in measured), default=None)
+    n_branches, n_runs = sum(r["branches"] for r in results), sum(m["runs"] for m in measured)
     return dict(
-        name=name,
-        verdict=verdict,
-        reason=reason,
-        remarks=[],
-        distance=max(distances, default=None),
-        would_show=max((m["would_show"] for m in measured), default=None),
-        cases=shown,
-        branches=sum(result["branches"] for result in results),
-        runs=sum(m["runs"] for m in measured),
-        seconds=seconds,
-        seed=None,
-    )
+        name=name, verdict=verdict, reason=reason, remarks=[],
+        distance=max(distances, default=None), would_show=would_show,
+        cases=shown, branches=n_branches, runs=n_runs, seconds=seconds, seed=None,
+    )  # fmt: skip
 
 
 INNER = ("branches", "length", "symbolic", "meets_zero")  # of an entry, which no result shows
 
 
 def cases_for(
-    form: Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
+    form: forms.Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
 ) -> list[Case]:
-    """The cases in which a function is judged: the given ones, or those of its form if None; for a
-    function without a parameter `end` only those without an end. Each gets to_probs, and those that
-    are too large to enumerate come last. Raises ValueError if all are too large, or none is left.
+    """The cases in which a function is judged: the given ones, or CASES[form] if None; for a
+    function without a parameter `end` only those without an end. They are copied, with to_probs,
+    and those that are too large to enumerate come last. Raises ValueError if all are too large, or
+    none is left.
     """
     if cases is None:
         cases = CASES[form]
-    if "end" not in names_of(function):  # it has not been told of one
+    if "end" not in forms.names_of(function):  # it has not been told of one
         cases = [case for case in cases if case.end is None]
     if all(case.is_large for case in cases):
         raise ValueError("expected a parameter end, or a case without an end")
@@ -477,19 +487,21 @@ def cases_for(
     return [replace(case, to_probs=to_probs) for case in in_order]
 
 
-CASES: dict[Form, list[Case]] = {
-    rule_text: [*RULE_CASES, WIDE],
-    batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
-    tree_text: TREE_CASES,
-    loop_text: [*LOOP_CASES, WIDE_LOOP, LONG_LOOP],
+CASES: dict[forms.Form, list[Case]] = {
+    forms.rule_text: [*RULE_CASES, WIDE],
+    forms.batch_text: [*RULE_CASES, *BATCH_CASES, WIDE, MANY_ROWS],
+    forms.tree_text: TREE_CASES,
+    forms.loop_text: [*LOOP_CASES, WIDE_LOOP, LONG_LOOP],
 }
 
 
 def enumerated(
     name: str, sampler: Sampler, cases: list[Case], deadline: float
 ) -> list[dict[str, Any]]:
-    """Take every branch of each case. Returns an entry for each, with INNER besides. Once one does
-    not end, the others get no time: that is their problem.
+    """Take every branch of each case, until the deadline, a time of time.monotonic, and
+    MOST_IN_ALL choices. Returns an entry for each case, with the keys INNER besides; where not
+    every branch was taken, its `problem` says why. Once a run does not end, the other cases get no
+    time. `say` is told of each case, under the function's name, and a bar shows the progress.
     """
     results: list[dict[str, Any]] = []
     left = MOST_IN_ALL
@@ -501,16 +513,19 @@ def enumerated(
         if found["first_wrong"] or found["problem"]:  # the others are to show where
             left = min(left, AFTER_FAILURE)
         if found["problem"] == TOO_LONG:
-            deadline = 0.0  # for the others
+            deadline = 0.0  # the problem of all others is that their time is up
         results.append(entry(case) | found)
         say(name, case.name, results[-1])
     return results
 
 
 def entry(case: Case) -> dict[str, Any]:
-    """The entry of a case of which nothing is known yet, with INNER besides."""
-    chain = not case.parents and not case.is_large
-    by_verify, at_most = (drafts_kept(case, block) if chain else None for block in (False, True))
+    """The entry of a case of which nothing is known yet, with all keys described above, and INNER
+    besides. kept_by_verify and kept_at_most are None for trees and for cases that are too large.
+    """
+    by_verify = at_most = None
+    if not case.parents and not case.is_large:
+        by_verify, at_most = drafts_kept(case, block=False), drafts_kept(case, block=True)
     return dict(
         name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist(), K=case.K,
         kept_by_verify=by_verify, kept_at_most=at_most,
@@ -520,13 +535,15 @@ def entry(case: Case) -> dict[str, Any]:
 
 
 def refusals(cases: list[Case], results: list[dict[str, Any]]) -> list[str]:
-    """Take from both lists the cases that a loop may refuse: K = 0, if it raises an error there and
-    not everywhere. Returns a remark on each.
+    """Remove from both lists the cases with K = 0 in which a loop raises an error, if it is judged
+    in others: it may refuse these. Returns a remark on each, in words.
+
+    results: the entries of the cases, in their order
     """
     notes = []
-    for case, result in [*zip(cases, results)]:
-        refused = case.K == 0 and result["problem"].startswith("it raised")
-        if refused and any(other["distance"] is not None for other in results):
+    for case, result in list(zip(cases, results)):
+        is_refused = case.K == 0 and result["problem"].startswith("it raised")
+        if is_refused and any(other["distance"] is not None for other in results):
             cases.remove(case)
             results.remove(result)
             notes.append(f"for K = 0 {result['problem']}")
@@ -541,10 +558,13 @@ def decide(
     deadline: float,
     rng: np.random.Generator,
 ) -> tuple[str, str | None]:
-    """The verdict and its reason. Where it takes real runs, it adds what they show to the results,
-    and an entry for each case that is too large to enumerate.
+    """(the verdict, its reason or None). Where real runs are needed, they are made until the
+    deadline, and `results` is changed: what they show is written into the entries, and an entry is
+    added for each case that is too large to enumerate.
 
+    results: the entries of the cases that were enumerated, in the order of `cases`
     given: whether the random numbers are handed to the function, so that it needs none of its own
+    rng: of the drafts in real runs
     """
     forgive_empty_drafts(results)
     own = not given or any(result["symbolic"] for result in results)
@@ -553,10 +573,10 @@ def decide(
     results += [entry(case) for case in cases if case.is_large]
     if STATE in problems_of(results):  # what was enumerated is not what it does
         for result in results:
-            result |= dict(first_wrong=None)
+            result["first_wrong"] = None
     trials = [
         Trial(sampler, case, result, n_runs, ALPHA / len(cases), rng)
-        for case, result, n_runs in to_try([*zip(cases, results)], own)
+        for case, result, n_runs in to_try(list(zip(cases, results)), own)
     ]
     failure = try_in_turn(trials, deadline)
     for trial in trials:
@@ -565,31 +585,34 @@ def decide(
 
 
 def forgive_empty_drafts(results: list[dict[str, Any]]) -> None:
-    """Change the results of a function that is judged in no case: an error for an empty draft is
-    no wrong text then, but one more problem.
+    """Change the entries of a function that could be judged in no case: where an error for an empty
+    draft is its `first_wrong`, it becomes the `problem`: such a function does not run at all.
     """
-    if not any(result["distance"] is not None for result in results):
-        for result in results:
-            event = (result["first_wrong"] or {}).get("event", "")
-            if event.startswith(EMPTY_DRAFT):
-                result |= dict(problem=event, first_wrong=None)
+    if any(result["distance"] is not None for result in results):
+        return
+    for result in results:
+        event = (result["first_wrong"] or {}).get("event", "")
+        if event.startswith(forms.EMPTY_DRAFT):
+            result |= dict(problem=event, first_wrong=None)
 
 
 def problems_of(results: list[dict[str, Any]]) -> list[str]:
+    """The problems of the cases that have one."""
     return [result["problem"] for result in results if result["problem"]]
 
 
 def without_real_runs(results: list[dict[str, Any]], own: bool) -> tuple[str, str | None] | None:
-    """The verdict and its reason, if every branch tells it; None if real runs are needed.
+    """(the verdict, its reason or None), if the entries of the enumerated cases tell it: "wrong" or
+    "undecidable"; None if real runs are needed.
 
     own: whether the function has random numbers of its own
     """
     problems, is_wrong = problems_of(results), any(result["first_wrong"] for result in results)
-    if TUPLES in problems:
-        return "undecidable", TUPLES
-    # of these, real runs may tell more even where no number is hidden
-    is_final = not own and bool({*problems} - {STATE, TOO_MANY, NO_TIME})
-    if TOO_LONG in problems or is_final:
+    if forms.TUPLES in problems:
+        return "undecidable", forms.TUPLES
+    # where these are all problems, real runs may tell more even if no number is hidden
+    others = {*problems} - {STATE, TOO_MANY, NO_TIME}
+    if TOO_LONG in problems or (others and not own):
         return ("wrong", None) if is_wrong and not own else ("undecidable", problems[0])
     if is_wrong and not own and STATE not in problems:
         return "wrong", None
@@ -599,15 +622,19 @@ def without_real_runs(results: list[dict[str, Any]], own: bool) -> tuple[str, st
 def to_try(
     pairs: list[tuple[Case, dict[str, Any]]], own: bool
 ) -> Iterator[tuple[Case, dict[str, Any], int]]:
-    """Yield (case, its entry, how many real runs of it are needed), those with none left out.
-    If some are wrong, that is one of them only: the first that is clearly wrong, or else the one
-    with the largest distance.
+    """Yield (case, its entry, how many real runs of it are needed), from pairs (case, its entry);
+    those that need none are left out. If some are wrong, that is one of them only: the first that
+    is clearly wrong, or else the one with the largest distance.
+
+    own: whether the function has random numbers of its own
     """
     problems = problems_of([result for _, result in pairs])
-    if wrong := [pair for pair in pairs if pair[1]["first_wrong"]]:
+    wrong = [pair for pair in pairs if pair[1]["first_wrong"]]
+    if wrong:
         distance = lambda pair: pair[1]["distance"] or 1.0
-        accused = next((pair for pair in wrong if distance(pair) > CLEAR), None)
-        yield *(accused or max(wrong, key=distance)), ACCUSE
+        clear = [pair for pair in wrong if distance(pair) > CLEAR]
+        case, result = clear[0] if clear else max(wrong, key=distance)
+        yield case, result, ACCUSE
         return
     for case, result in pairs:
         if case.is_large:
@@ -619,16 +646,21 @@ def to_try(
 def after_real_runs(
     trials: list[Trial], results: list[dict[str, Any]], failure: str
 ) -> tuple[str, str | None]:
-    """The verdict and its reason, once the trials are concluded.
+    """(the verdict, its reason or None), once all real runs are made: "wrong" if they show that; if
+    not, "exact" where every branch of every case was taken and is right, else "not told apart" if
+    there were enough runs, and "undecidable" if not, or if enumeration alone says that it is wrong.
 
+    results: the entries of the cases
     failure: what made an end of the real runs, or ""
     """
     problems = problems_of(results)
     if any(trial.is_wrong for trial in trials):
         return "wrong", None
     if failure:
-        return "undecidable", next((p for p in problems if p.startswith("it raised")), failure)
-    if wrong := [result["first_wrong"] for result in results if result["first_wrong"]]:
+        raised = [problem for problem in problems if problem.startswith("it raised")]
+        return "undecidable", raised[0] if raised else failure
+    wrong = [result["first_wrong"] for result in results if result["first_wrong"]]
+    if wrong:
         figures = f"{wrong[0]['yours']:.4f} for {wrong[0]['right']:.4f}"
         n_runs = sum(trial.bet.runs for trial in trials)
         few = f"{figures} is too little to be seen in {n_runs:,} real runs, or not followed rightly"
@@ -639,9 +671,14 @@ def after_real_runs(
     return "not told apart" if were_enough else "undecidable", problems[0]
 
 
-def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield in words where an exact function returns more tokens than it was asked for, and where
-    it does not gain as many as it should.
+def remarks(
+    form: forms.Form, cases: Sequence[Case], results: list[dict[str, Any]]
+) -> Iterator[str]:
+    """Yield in words what an exact function does besides: that it returns more tokens than it was
+    asked for, makes more passes of the target than tokens, or gains fewer tokens than verify or
+    more than block verification; each for the case in which it is the most.
+
+    results: the entries of the cases, in their order
     """
     case, result = max(zip(cases, results), key=lambda pair: pair[1]["length"] - pair[0].n_tokens)
     if result["length"] > case.n_tokens:
@@ -649,54 +686,61 @@ def remarks(form: Form, cases: Sequence[Case], results: list[dict[str, Any]]) ->
         yield f"it returns up to {result['length']} tokens for {asked}; the first n_tokens count"
     known = [result for result in results if result["kept"] is not None]
     least = min(known, key=itemgetter("kept"))
-    if (n_more := -least["kept"]) > TOLERANCE:
-        yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
+    if -least["kept"] > TOLERANCE:
+        n_more = f"{-least['kept']:.2f} more passes of the target than tokens"
+        yield f"it makes {n_more} ({least['name']})"
         return
     chains = [result for result in known if result["kept_by_verify"] is not None]
     if not chains:
         return
-    why = "; does it draft too {}, take the wrong row of q, or use a stale cache?"
-    why = why if form is loop_text else ""
+    row_or_cache = "take the wrong row of q, or use a stale cache?"
     fewer = lambda result: result["kept_by_verify"] - result["kept"]
-    if fewer(worst := max(chains, key=fewer)) > TOLERANCE:
+    worst = max(chains, key=fewer)
+    if fewer(worst) > TOLERANCE:
         figures = f"{max(worst['kept'], 0):.4f} for {worst['kept_by_verify']:.4f}"
-        hint = why.format("few, lose the bonus")
+        hint = f"; does it draft too few, lose the bonus, {row_or_cache}"
+        hint = hint if form is forms.loop_text else ""
         yield f"it gains fewer tokens than verify, {figures} ({worst['name']}){hint}"
     more = lambda result: result["kept"] - result["kept_at_most"]
-    if more(worst := max(chains, key=more)) > TOLERANCE:
+    worst = max(chains, key=more)
+    if more(worst) > TOLERANCE:
         figures = f"{worst['kept']:.4f} for {worst['kept_at_most']:.4f}"
-        hint = why.format("many")
+        hint = f"; does it draft too many, {row_or_cache}" if form is forms.loop_text else ""
         yield f"it gains more tokens than block verification, {figures} ({worst['name']}){hint}"
 
 
 def at_zero(
     sampler: Sampler, cases: list[Case], results: list[dict[str, Any]], deadline: float
 ) -> Iterator[str]:
-    """Yield in words what an exact function writes that the target never does, where a random
-    number is exactly 0.
+    """Yield one remark in words, or none: what an exact function writes that the target never does,
+    where a random number is exactly 0. The cases in which that decides something (`meets_zero` of
+    their entries) are enumerated again, with such numbers, until one is found.
+
+    deadline: a time of time.monotonic, at which that is given up
     """
+
+    def run(branch: Branch, case: Case) -> tuple[Text, int]:
+        branch.takes_zero = True
+        return sampler(case, branch)
+
     for case, result in zip(cases, results):
         if not result["meets_zero"]:
             continue
-
-        def run(branch: Branch, case: Case = case) -> tuple[Text, int]:
-            branch.takes_zero = True
-            return sampler(case, branch)
-
-        tally, _ = walk(run, case.n_tokens, AFTER_FAILURE, deadline)
+        tally, _ = walk(partial(run, case=case), case.n_tokens, AFTER_FAILURE, deadline)
         (law,) = case.laws()
-        for text in sorted(tally.texts):
-            if not any(right[: len(text)] == text for right in law):
-                shown = " ".join(map(str, text))
-                yield (
-                    f'where a random number is exactly 0, it writes "{shown}", of probability 0 '
-                    f"({case.name}): does it accept by <=, where < is meant?"
-                )
-                return
+        never = [t for t in tally.texts if not any(right[: len(t)] == t for right in law)]
+        if never:
+            text = " ".join(map(str, min(never)))
+            what = f'it writes "{text}", of probability 0 ({case.name})'
+            question = "does it accept by <=, where < is meant?"
+            yield f"where a random number is exactly 0, {what}: {question}"
+            return
 
 
 def more_by_block(result: dict[str, Any]) -> float:
-    """How many more drafts block verification keeps in a case than the token rule."""
+    """How many more drafts block verification keeps in a case than the token rule, on average: its
+    "kept_at_most" less its "kept_by_verify"; 0 for trees, where both are None.
+    """
     return (result["kept_at_most"] or 0.0) - (result["kept_by_verify"] or 0.0)
 
 
@@ -704,13 +748,16 @@ def more_by_block(result: dict[str, Any]) -> float:
 
 
 def say(name: str, case: str, result: dict[str, Any] | None) -> None:
-    """Tell whoever waits that a case begins (None), or what was found. A process that may be
-    stopped at any time replaces it (alone.py).
+    """Tell whoever waits for the function of this name that a case begins (result is None), or what
+    was found in it, its entry. Here it does nothing; alone.py, a process that may be stopped at any
+    time, replaces it.
     """
 
 
 def shown(items: Sequence, unit: str) -> Iterator[Any]:
-    """Yield the items, with a bar if tqdm is installed, which names the case that is tried."""
+    """Yield the items. If tqdm is installed, a bar on stderr counts them in this unit, and shows
+    the name of the item, if it has one.
+    """
     try:
         from tqdm import tqdm
     except ImportError:
