@@ -10,7 +10,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from checkpoints.registry import MODELS_DIR
-from cli.command import flags_of
+from cli.command import flags_of, values_of
 from cli.output import new_file, require_new
 from decoding.decode import options_of, pair_of
 from page.report import page_of
@@ -56,7 +56,7 @@ def play(
         port: the port to listen on; 0 chooses a free one
         no_browser: print the address, but open no browser
     """
-    flags = dict(locals())
+    flags = values_of(play, locals())
     options_of(flags)  # refuses what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     if save:

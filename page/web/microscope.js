@@ -142,9 +142,9 @@ function showDistributions({round, i, id}, rows) {
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", percent(x));
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.line-q"), "above: guessed "], make("span.line-p"), drafted ? "below: written" : "the large model’s odds"),
-      drafted && head("th.number", "guessed\nq"), head("th.number", P ? "P × p" : drafted ? "written\np" : "p"), isDrawn && head("th.number", "drawn\n", counts.total))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "others (sum)" : listed(row.id)),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.which", make("span.line-q"), "above: guessed, q"), " "], make("span.which", make("span.line-p"), drafted ? "below: written, p" : "the large model’s odds")),
+      drafted && head("th.number", make("span.wide", "guessed\n"), "q"), head("th.number", drafted && !P && make("span.wide", "written\n"), P ? "P × p" : "p"), isDrawn && head("th.number", "drawn\n", counts.total))),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("span.wide", " (sum)")] : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),

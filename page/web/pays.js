@@ -6,6 +6,7 @@ const MAP_K = 8, ROWS = 10; // of the map, or more if more were guessed
 const knobs = {a: null, c: null, extra: null, K: null}; // null: as measured
 
 const wordsOf = (a, K) => sum(range(K + 1).map(i => a ** i));
+const digits3 = x => x.toFixed(3);
 const speedupAt = (a, K, c, extra) => wordsOf(a, K) / (1 + K * (c + extra));
 
 // What the page shows at this moment: measured values where no slider was moved. c: the seconds of a
@@ -30,7 +31,7 @@ function showMap(now) {
       `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toFixed(1));
   }));
   put("map", make("table.map",
-    make("caption", "How many times as fast, by the share of guesses that are accepted, a (down), and the "
+    make("caption", "How many times as fast, by the share a of the guesses not void that are accepted (down), and the "
       + "guesses for a delivery, K (across). Hatched: slower than alone. Framed: the sliders."),
     make("thead", make("tr", head("a"), now.by.map((_, i) => head(i + 1)))),
     make("tbody", range(ROWS + 1).map(i => row((ROWS - i) / ROWS)))));
@@ -39,9 +40,10 @@ function showMap(now) {
 function showVerdict(now) {
   const {K, a, c, extra} = now, speedup = now.by[K - 1], most = Math.max(...now.by);
   const near = range(now.by.length).filter(i => now.by[i] > .97 * most).map(i => i + 1);
-  put("verdict", `With K = ${K} guesses, of which ${percent(a)} are accepted, a delivery writes 1 + a + … + a`, make("sup", "K"), ` = ${wordsOf(a, K).toFixed(2)} words. `,
-    `It takes 1 + ${K} × (${c.toFixed(2)} + ${extra.toFixed(2)}) = ${(1 + K * (c + extra)).toFixed(2)} times as long. So theory expects `, make("b", factor(speedup) + " as fast"),
-    speedup < .995 && ": the large model alone is faster", Object.values(knobs).some(value => value !== null) ? ". " : `; measured: ${factor(speedupOf(state.base))}. `,
+  const run = state.base, isMeasured = knobs.a === null, costs = [c, extra].map(digits3); // the sum adds up as it is printed
+  put("verdict", `With K = ${K} guesses, and ${percent(a)} accepted of those not void${isMeasured ? ` (${acceptedIn(run)} of ${examinedIn(run)})` : ""}, a delivery writes 1 + a + … + a`, make("sup", "K"), ` = ${wordsOf(a, K).toFixed(2)} words. `,
+    `It takes 1 + ${K} × (${costs.join(" + ")}) = ${(1 + K * sum(costs.map(Number))).toFixed(2)} times as long. So theory expects `, make("b", factor(speedup) + " as fast"),
+    speedup < .995 && ": the large model alone is faster", Object.values(knobs).some(value => value !== null) ? ". " : `; measured: ${factor(speedupOf(run))}. `,
     `Best: K = ${near.length > 1 ? `${near[0]} to ${near.at(-1)}` : near[0]}.`);
 }
 
@@ -67,9 +69,9 @@ function showPays(run) {
   if (!draftedIn(run)) return put("verdict", "Nothing was guessed in this text: the large model wrote it alone.");
   const now = standing(run);
   put("knobs",
-    knob("a", "a: how many guesses are accepted", now.a, 0, 1, .01, percent),
-    knob("c", "time of a guess, in deliveries", now.c, 0, Math.max(1, now.c), .005, x => x.toFixed(2)),
-    knob("extra", "time that a row more adds, in deliveries", now.extra, 0, Math.max(1, now.extra), .005, x => x.toFixed(2)),
+    knob("a", "a: how many guesses are accepted, of those not void", now.a, 0, 1, .01, percent),
+    knob("c", "time of a guess, in deliveries", now.c, 0, Math.max(1, now.c), .005, digits3),
+    knob("extra", "time that a row more adds, in deliveries", now.extra, 0, Math.max(1, now.extra), .005, digits3),
     knob("K", "K: guesses for a delivery", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => { showPays(state.base); $("as-measured").focus(); }));
   showMoved();

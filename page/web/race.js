@@ -5,10 +5,10 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
 
-// Seconds on the page: of a delivery alone, at first; of a step of checking; of a look at all rows;
+// Seconds on the page: of a delivery alone and of a guess, at first; of a step of checking; of a look at all rows;
 // of what comes after the first deliveries with guesses; of the end. FAST: deliveries a second that no
 // eye can follow one by one.
-const SECONDS = {delivery: 2, step: .5, look: 2, others: 8, end: 6}, N_SLOW = 2, FAST = 2;
+const SECONDS = {delivery: 2, guess: .5, step: .5, look: 2, others: 8, end: 6}, N_SLOW = 2, FAST = 2;
 
 // Steps until a round is checked: one a row, up to the last that counts; what is rejected is seen for
 // three more, before its replacement comes.
@@ -37,8 +37,8 @@ function laneOf(kind, name, rounds, run) {
 function planOf([alone, together]) {
   const unit = alone.end / alone.deliveries.length || 1, plan = [];
   const slow = (from, to, most) => ({from, to, wall: Math.min(most, SECONDS.delivery * (to - from) / unit), bend: 0});
-  for (const {begin, end, round} of together.deliveries.slice(0, N_SLOW))
-    plan.push(slow(begin, end, 6), {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true});
+  for (const {begin, middle, end, round} of together.deliveries.slice(0, N_SLOW))
+    plan.push({from: begin, to: middle, wall: SECONDS.guess * round.draft.length, bend: 0}, slow(middle, end, 6), {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true});
   const rest = slow(plan.at(-1).to, race.length, Infinity);
   for (let i = 0; i < 50 && rest.wall > SECONDS.others; i++) rest.bend = Math.log1p(rest.bend * rest.wall / SECONDS.others) || 1;
   plan.push({...rest, wall: Math.min(rest.wall, SECONDS.others)}, {from: race.length, to: race.length, wall: SECONDS.end, bend: 0, isEnd: true});
@@ -83,7 +83,7 @@ function drawLane(lane, run) {
   const [large, small] = run.parameters; // look-up has none
   lane.says = make("span");
   lane.large = pipe("of-target", make("b", lane.says));
-  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", "small model", make("span.wide", small < large ? `, ${rounded(large / small, 2)} × smaller, guesses` : " guesses"))));
+  lane.small = isAlone ? null : pipe("of-draft", make("b", make("span", small ? "small model" : "look-up", small < large && [", ", make("span", `${rounded(large / small, 2)}\u00a0×\u00a0smaller`)], make("span.wide", small < large ? ", guesses" : " guesses"))));
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.deliveries.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -93,9 +93,10 @@ function drawLane(lane, run) {
   lane.groups = lane.deliveries.map(({round}) => make("span.delivery", round.tokens.map((_, i) =>
     tokenSpan(isAlone ? "plain" : round.sources[i], round.shown[i]))));
   lane.text = make("p.written", {dir: "auto"}, make("span.soft", plainly(run.prompt)), lane.groups);
+  lane.ends = !isAlone && isOtherText(run) && !isSameText(run) && make("b.ends", "Different texts, same odds: as it should be.");
   const weights = `${rounded(large / 1e6, 2)} million weights`;
   $("lanes").append(make("section.lane." + lane.kind, {"aria-label": lane.name},
-    make("div.row.between", make("h2", isAlone ? lane.name : [make("span.wide", "Large model "), "with guesses"]), lane.count),
+    make("div.row.between", make("h2", lane.name), lane.count),
     make("p.hush", `${plural(sum(lane.deliveries.map(({round}) => round.tokens.length)), "word")} from ${deliveries(lane.deliveries.length)}, ${ms(lane.end, 0)}.`),
     make("div", {"aria-hidden": "true"}, make("div.road",
       make("div.memory", lane.small && small && make("span.small", {style: {width: `${Math.min(1, Math.sqrt(small / large)) * 5.4}rem`}}),
@@ -103,7 +104,8 @@ function drawLane(lane, run) {
       make("div.pipes", lane.small, lane.large),
       make(lane.places > 7 ? "div.places.many" : "div.places", make("small", "processor", make("span.wide", ": each row says the next word")), lane.rows)),
     make("div.time", lane.strip, lane.flag), lane.text,
-    !isAlone && make("div.legend", ["draft", "correction", "bonus"].map(kind => make("span.mark." + kind, NAMES[kind])), make("span.under", "one delivery")))));
+    lane.ends, !isAlone && make("div.legend", ["draft", "correction"].map(kind => make("span.mark." + kind, NAMES[kind])), make("span.under", "one delivery"),
+      make("span", make("span.mark.bonus", NAMES.bonus), make("span.free", " all right: one more word comes free"))))));
 }
 
 const deliveries = n => n === 1 ? "1 delivery" : `${n} deliveries`;
@@ -115,9 +117,9 @@ function placesOf(lane, {round, before, begin, middle}, time, checked) {
   const guessed = Math.floor(n * part + 1e-9), {accepted} = round;
   const rows = range(lane.places).map(i => {
     const arrow = make("i", "→"), isGuess = i < guessed, guess = isGuess && bare(words[round.draft[i]]);
-    if (i > guessed || i > n) return make("div.place.empty", i > n && make("small", "no guess"));
+    if (i > guessed || i > n) return make("div.place.empty");
     const given = make("span", i ? bare(words[round.draft[i - 1]]) : bare(before));
-    if (checked <= Math.min(i, accepted)) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : make("b", "?"));
+    if (checked <= Math.min(i, accepted)) return make(isGuess ? "div.place.guess" : "div.place", given, arrow, isGuess ? [make("span.mark", guess), make("small", "guess")] : i < n ? make("small", "guessing") : make("b", "?"));
     if (i < accepted) return make("div.place.good", given, arrow, make("span.mark.draft", guess), make("b", "✓"));
     if (i > accepted || i >= round.tokens.length) return make("div.place.off", given, arrow, isGuess && make("s", guess), make("small", "void"));
     return make(isGuess ? "div.place.wrong" : "div.place", given, arrow, isGuess && make("s", guess),
@@ -147,7 +149,7 @@ function showLane(lane, {time, checked = Infinity, isFast = false}) {
   lane.large.style.setProperty("--read", share(now && !isRunning && !(isLook && lane.small) ? (time - now.middle) / (now.end - now.middle) : 1));
   lane.says.textContent = isRunning ? "one delivery after the other" : isLook && lane.small ? isJudged ? broughtBy(round)
     : checked > round.accepted ? `${quoted(round.draft[round.accepted])} is rejected: all after it is void` : "which guesses are accepted?"
-    : time < shown.middle ? "" : n ? `one delivery for ${n + 1} rows` : "one delivery for one row";
+    : time < shown.middle ? "waits for the guesses" : n ? `one delivery for ${n + 1} rows` : "one delivery for one row";
   if (lane.small) {
     const guessing = now && now.middle > now.begin && !isLook ? (time - now.begin) / (now.middle - now.begin) : 0;
     lane.small.style.setProperty("--read", share(guessing));
@@ -158,6 +160,7 @@ function showLane(lane, {time, checked = Infinity, isFast = false}) {
   lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", deliveries(counted)));
   lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
   lane.flag.classList.toggle("room", time < lane.end);
+  if (lane.ends) lane.ends.classList.toggle("room", time < race.length);
   const group = lane.groups[Math.max(0, done - 1)]; // a long text runs along
   lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.clientHeight;
 }
@@ -243,7 +246,9 @@ function showCost(run) {
   put("cost", mostWords(run) > 1 && [row("alone", alone, bar("of-target", alone, "one delivery")),
     row("with guesses", word, bar("of-draft", guessing / written, "guessing"),
       bar("of-target", Math.min(alone, rest) / written, `one delivery, shared by ${written.toFixed(2)} words`),
-      bar("more", Math.max(0, rest - alone) / written, "checking"))]);
+      bar("more", Math.max(0, rest - alone) / written, "checking")),
+    make("p.legend.narrow", [["of-draft", "guessing"], ["of-target", "one delivery"], ["more", "checking, a row for each guess"]].map(([kind, says]) =>
+      make("span", make("span.swatch." + kind), says)))]);
 }
 
 function showWhy(run) {
@@ -265,7 +270,7 @@ function showWhy(run) {
 // Lay a run out.
 function showRace(run) {
   race.lanes = [laneOf("alone", "Large model alone", roundsAlone(run.alone), run),
-    laneOf("together", "Large model with guesses", run.rounds, run)];
+    laneOf("together", run.parameters[1] ? "Large model with guesses of a small one" : "Large model with guesses", run.rounds, run)];
   race.length = Math.max(...race.lanes.map(lane => lane.end)) || 1;
   race.plan = planOf(race.lanes);
   put("lanes");

@@ -163,6 +163,9 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     if n > 1 and middle > begin:  # one guess after the other
         show(begin + (middle - begin) * (1.5 / n))
         assert page.locator(".together .place.guess").count() == 1
+        assert page.locator(".together .place.empty").count() == len(places("together")) - 2
+        who = "look-up" if name == "ngram" else "small model"
+        assert who in text_of(page, ".together .pipe.of-draft")
     show(middle + (end - middle) / 2)
     guessed, told = bare(row["draft"]), places("together")
     for i, guess in enumerate(guessed):
@@ -208,7 +211,9 @@ def test_rows_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved)
     assert said() == "slow motion"
     n_written, n_rejected = 0, 0
     for r, one in enumerate(rounds[:2]):
-        look = sum(piece["wall"] for piece in plan[: 2 * r + 1])
+        guessing, _, _ = plan[3 * r : 3 * r + 3]
+        assert guessing["wall"] == 0.5 * len(one["draft"])  # long enough to see each guess
+        look = sum(piece["wall"] for piece in plan[: 3 * r + 2])
         accepted, n = one["accepted"], len(one["draft"])
         is_rejected = one["examined"] > accepted
         # a rejected guess is seen for three steps before its replacement comes
@@ -328,6 +333,9 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
         assert button.get_attribute("aria-pressed") == "true"
         assert page.evaluate("race.playing && race.time < race.length / 4")
         assert ("same odds" if chance else "same words") in text_of(page, "#sum")
+        page.evaluate("pause(); showMoment(race.length)")
+        told = "Different texts, same odds: as it should be." in text_of(page, ".together")
+        assert told == (chance and not page.evaluate("isSameText(state.base)"))
         # the microscope shows a word of the race above
         assert page.evaluate("state.base.rounds.includes(selected.round)")
     # rounding can part two texts of the likeliest words
@@ -526,6 +534,11 @@ def test_draws_by_the_rule_go_towards_what_the_large_model_says(saved):
         most_apart = max(abs(a - row["p"]) for a, row in zip(found, rows))
         assert gap == approx(most_apart, abs=1.1e-3)
         assert page.locator(".bars").first.bounding_box()["width"] > 0.3 * width
+        inside = "all => all.map(e => { const r = document.createRange(); r.selectNodeContents(e); "
+        inside += "return r.getBoundingClientRect().width <= e.clientWidth })"
+        assert all(
+            page.locator("#likely tbody .number").evaluate_all(inside)
+        )  # none meets the next
         numbers = page.locator("#likely .chosen td.number")
         assert numbers.first.is_visible() and numbers.last.is_visible()  # on a phone, too
 
@@ -595,7 +608,9 @@ def test_the_expected_speedup_is_that_of_the_theory(saved):
     for K in (1, 4, 8):
         found = page.evaluate(f"knobs.K = {K}, showMoved(), standing(state.base).by[{K - 1}]")
         assert found == approx(speedup(a, K, c, 1 + K * extra))
-        yields = sum(a**i for i in range(K + 1)), 1 + K * (c + extra)
+        costs = [f"{x:.3f}" for x in (c, extra)]  # the sum adds up as it is printed
+        assert f"1 + {K} × ({' + '.join(costs)}) =" in text_of(page, "#verdict")
+        yields = sum(a**i for i in range(K + 1)), 1 + K * sum(map(float, costs))
         assert all(f"= {x:.2f} " in text_of(page, "#verdict") for x in yields)
     page.evaluate("state.base.turns = [[9, 1, 1]]; showPays(state.base)")
     assert "measured: 4.5" in text_of(page, "#verdict")
