@@ -77,6 +77,11 @@ class Case:
         """The distribution from which the draft model samples the token after a text."""
         return self.to_probs(self.draft_model(text))
 
+    def under(self, to_probs: ToProbs) -> "Case":
+        """The same case for a function that does this with each row before it samples."""
+        rows = tuple(row.under(to_probs) for row in self.rows)
+        return replace(self, to_probs=to_probs, rows=rows)
+
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
         """The distribution from which a tree drafts one more token after a text, where it has
         drafted the tokens `elders` already: that of the draft model; if not `replaced`, without the
@@ -113,11 +118,33 @@ class Case:
         return [tuple(classes[text[place]] for place in places) for places in places_of]
 
 
+def uneven(case: Case) -> Case:
+    """The case with rows changed by 1e-3 at most, so that none lies on the cut of a top-k or top-p,
+    as equal probabilities and round sums would: there right samplers differ.
+    """
+
+    def changed(model: Model) -> Model:
+        def model_of_uneven_rows(text: Text) -> np.ndarray:
+            row = np.asarray(model(text), float)
+            row = row * (1 + 1e-3 * (np.arange(1, len(row) + 1) * GOLDEN % 1))
+            return row / row.sum()
+
+        return model_of_uneven_rows
+
+    rows = tuple(uneven(row) for row in case.rows)
+    target, draft_model = changed(case.target), changed(case.draft_model)
+    return replace(case, target=target, draft_model=draft_model, rows=rows)
+
+
+GOLDEN = (math.sqrt(5) - 1) / 2  # the parts of its multiples behind the point lie far apart
+
+
 def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:
     """What samplers do to a row of probabilities before they sample, as a function [n_vocab] ->
-    [n_vocab], which returns a new row with the sum 1. It does in this order: temperature, 0 for the
-    likeliest token; the top_k likeliest tokens, 0 for all; the likeliest tokens until they have
-    top_p together. Raises ValueError for a setting that is out of bounds.
+    [n_vocab], which returns a row with the sum 1: np.asarray if that is nothing. It does in this
+    order: temperature, 0 for the likeliest token; the top_k likeliest tokens, 0 for all; the
+    likeliest tokens until they have top_p together. Raises ValueError for a setting that is out of
+    bounds.
     """
     for name, value, expected, is_right in (
         ("temperature", temperature, "0 or more", temperature >= 0),
@@ -126,6 +153,9 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     ):
         if not is_right:
             raise ValueError(f"--{name} {value}: expected {expected}")
+
+    if (temperature, top_k, top_p) == (1.0, 0, 1.0):
+        return np.asarray
 
     def to_probs(row: np.ndarray) -> np.ndarray:
         order = np.argsort(-row, kind="stable")
@@ -285,6 +315,8 @@ def tree_case(
     return replace(case, replaced=replaced, greedy=greedy)
 
 
+# five candidates of one place: of each, the residual still has two tokens
+FIVE_P, FIVE_Q = [0.3, 0.5, 0.2], [0.05, 0.15, 0.8]
 SMALL_TREE = (-1, -1, 0, 0, 1)  # two candidates; two after the first of them, one after the other
 TREE_CASES = [
     tree_case("one candidate", rows(P, BONUS), rows(Q), (-1,)),
@@ -303,6 +335,8 @@ TREE_CASES = [
     tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), False),
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
     tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, False),
+    tree_case("five candidates", rows(FIVE_P, BONUS), rows(FIVE_Q), (-1,) * 5),
+    tree_case("five levels", rows(FIVE_P), rows([0.5, 0.5, 0]), (-1, 0, 1, 1, 2, 3, 4, 5)),
 ]
 
 
@@ -358,17 +392,21 @@ def of_classes(*masses: float) -> np.ndarray:  # [4] -> [200]
 P_WIDE, Q_WIDE = of_classes(0.45, 0.49, 0.02, 0.04), of_classes(0.55, 0.35, 0.04, 0.06)
 FAR = of_classes(0.7, 0.2, 0.04, 0.06)
 WIDE = rule_case("200 tokens, K = 8", rows(P_WIDE), rows(Q_WIDE, *[P_WIDE] * 4, FAR), 8)
-WIDE = replace(WIDE, seen=(((0, 5, 7),), tuple(CLASSES.tolist())))
+WIDE = replace(WIDE, seen=(((0, 5, 7), (1, 3, 8), (2, 4, 6)), tuple(CLASSES.tolist())))
 WIDE_LOOP = replace(WIDE, rounds=None, prompt=(0,))
 # a prompt that no text begins with by chance; at the end the drafts are far off
 LONG_P, LONG_Q = rows(*[P, BONUS, P2] * 5), rows(*[Q1, Q2] * 4, [0.1, 0.1, 0.8])
 LONG_LOOP = Case("a prompt of 30 tokens, 14 more", LONG_P, LONG_Q, 3, 14, (0, 1, 2) * 10)
-LONG_LOOP = replace(LONG_LOOP, seen=(((4, 11, 12),), (0, 1, 2)))
-# six rows of two tokens, in pairs: the first tokens of two rows, often replaced, or their second
-# ones, often a bonus, are independent
+PLACES = ((4, 11, 12), (0, 1, 2), (3, 5, 6), (7, 8, 9), (10, 13))
+LONG_LOOP = replace(LONG_LOOP, seen=(PLACES, (0, 1, 2)))
+# six rows of two tokens, of which no two have equal rows: in each pair the first tokens, often
+# replaced, or the second ones, often a bonus, are independent
 TWO_OF_SIX = [pair for first in (0, 1) for pair in combinations(range(first, 12, 2), 2)]
-OF_SIX = row_case(rows([0.4, 0.4, 0.2], [1 / 3] * 3), rows([0.125, 0.125, 0.75]))
-MANY_ROWS = batch_case("six rows, two by two", *[OF_SIX] * 6)
+OF_SIX = [
+    row_case(rows([0.4 + d, 0.4 - d, 0.2], [0.35 + d, 0.35 - d, 0.3]), rows([0.125, 0.125, 0.75]))
+    for d in (-0.15, 0.03, 0.15, -0.03, 0.09, -0.09)
+]
+MANY_ROWS = batch_case("six rows, two by two", *OF_SIX)
 MANY_ROWS = replace(MANY_ROWS, seen=(tuple(TWO_OF_SIX), (0, 1, 2)))
 
 

@@ -41,7 +41,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from operator import attrgetter, itemgetter
 from time import monotonic
@@ -66,6 +66,7 @@ from .cases import (
     ToProbs,
     complete,
     drafts_kept,
+    uneven,
 )
 from .enumerate import (
     NO_TIME,
@@ -479,12 +480,14 @@ def cases_for(
     """
     if cases is None:
         cases = CASES[form]
+        if to_probs is not np.asarray:
+            cases = [uneven(case) for case in cases]
     if "end" not in forms.names_of(function):  # it has not been told of one
         cases = [case for case in cases if case.end is None]
     if all(case.is_large for case in cases):
         raise ValueError("expected a parameter end, or a case without an end")
     in_order = sorted(cases, key=lambda case: case.is_large)
-    return [replace(case, to_probs=to_probs) for case in in_order]
+    return [case.under(to_probs) for case in in_order]
 
 
 CASES: dict[forms.Form, list[Case]] = {

@@ -51,7 +51,8 @@ def describe_exact(result: dict[str, Any]) -> list[str]:
 
 def describe_runs(cases: list[dict[str, Any]]) -> str:
     """What real runs add to an exact verdict, such as "8,400 real runs of them agree; 200 tokens, K
-    = 8: not told apart in 4,000 real runs, where a distance of 0.0707 would have shown."
+    = 8, a few tokens at a time: not told apart in 4,000 real runs, where a distance of 0.0707 would
+    have shown."
 
     cases: {"name", "distance", "measured"}: distance is None for those that were not enumerated;
         measured is None or {"runs", "would_show"}
@@ -63,7 +64,8 @@ def describe_runs(cases: list[dict[str, Any]]) -> str:
         if case["distance"] is None:
             runs, would_show = case["measured"]["runs"], figure(case["measured"]["would_show"])
             shown = f"where a distance of {would_show} would have shown"
-            words.append(f"{case['name']}: not told apart in {runs:,} real runs, {shown}")
+            few = f"a few tokens at a time: not told apart in {runs:,} real runs"
+            words.append(f"{case['name']}, {few}, {shown}")
     return "; ".join(words) + "."
 
 

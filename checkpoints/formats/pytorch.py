@@ -84,6 +84,16 @@ class Names(dict):
         super().__setitem__(key, value)
 
 
+def plain_view(*fields: Any) -> View:
+    """The View of torch's _rebuild_tensor_v2, (its four fields, requires_grad, hooks, then if need
+    be a dict of bits such as "neg"). Raises ValueError for a bit that is set: the numbers that are
+    stored are not the tensor's.
+    """
+    if any(bits for bits in fields[6:]):
+        raise ValueError(f"has a tensor with {fields[6]}: expected one without such bits")
+    return View(*fields[:4])
+
+
 class Unpickler(Machine):
     """Reads a pickle of torch.save as dicts of Views. Raises ValueError or KeyError, and others
     that damage provokes, for whatever else it does, and runs none of it.
@@ -104,9 +114,8 @@ class Unpickler(Machine):
             return name
         found = {
             "collections.OrderedDict": lambda: Names(),  # without items, which no one would check
-            # what torch gives behind the four fields of a View is not needed
             "torch._utils._rebuild_tensor": lambda *view: View(*view[:4]),
-            "torch._utils._rebuild_tensor_v2": lambda *view: View(*view[:4]),
+            "torch._utils._rebuild_tensor_v2": plain_view,
             "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
         }
         if f"{module}.{name}" not in found:

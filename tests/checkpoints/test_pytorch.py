@@ -84,6 +84,9 @@ HOSTILE = {  # {what it does: pickle}
         b"ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + b"ctorch\nFloatStorage\n]"
         + text("cpu") + number(12) + b"tQ" + number(0) + numbers([12]) + numbers([1]) + b"\x89NtR"
     ),
+    "a bit that turns all signs": value(
+        GOOD[: -len(b"tR")] + b"N}(" + text("neg") + b"\x88u" + b"tR"
+    ),
     "more numbers than the storage": value(tensor("FloatStorage", "0", 10**18, (12,), (1,))),
     "another dtype": value(tensor("HalfStorage", "0", 12, (12,), (1,))),
     "a huge shape": value(tensor("FloatStorage", "0", 12, (2**60, 2**60), (2**60, 1))),

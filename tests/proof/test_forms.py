@@ -133,7 +133,7 @@ def test_a_batch_that_is_wrong_from_the_fourth_row_on(monkeypatch):
 
 @pytest.mark.parametrize("other, one", [(0, 3), (1, 5), (3, 4)])
 def test_a_batch_in_which_a_row_takes_the_noise_of_another(monkeypatch, other, one):
-    monkeypatch.setattr(referee, "WIDE_RUNS", 1_000)
+    monkeypatch.setattr(referee, "WIDE_RUNS", 4_000)
 
     def rule(drafts, p, q):
         noise, rows = [], []
@@ -262,3 +262,36 @@ def test_what_a_function_does_to_rows_is_told():
     cases = RULE_CASES[:12]
     assert prove(rule, cases)["verdict"] == "wrong"
     assert prove(rule, cases, to_probs=to_probs)["verdict"] == "exact"
+
+
+def nucleus(row):
+    """Top-p of 0.9, added up from the least likely token."""
+    order = row.argsort(kind="stable")
+    return np.where(row[order].cumsum()[order.argsort()] <= 1 - 0.9, 0, row)
+
+
+@pytest.mark.parametrize("cut, flags", [
+    (nucleus, {"top_p": 0.9}),
+    (lambda row: np.where(row < np.sort(row)[-2], 0, row), {"top_k": 2}),  # ties stay
+])  # fmt: skip
+def test_no_row_lies_on_the_cut_of_a_filter(cut, flags):
+    def filtered_rows(table):
+        return np.array([cut(row) / cut(row).sum() for row in table]).reshape(table.shape)
+
+    def rule(draft, p, q):
+        p, q = filtered_rows(p), filtered_rows(q)
+        n = 0
+        while n < len(draft) and np.random.random() * q[n, draft[n]] < p[n, draft[n]]:
+            n += 1
+        last = p[n] if n == len(draft) else rest_of(p[n], q[n])
+        return n, np.random.choice(len(last), p=last / last.sum())
+
+    assert prove(rule, to_probs=filtered(**flags))["verdict"] == "exact"
+
+
+def test_rows_of_a_batch_are_drafted_through_the_filter():
+    plain = batch_rule()
+    top = lambda table: np.apply_along_axis(filtered(top_k=2), -1, table) if table.size else table
+    rule = lambda drafts, p, q: plain(drafts, top(p), top(q))
+    result = prove(rule, to_probs=filtered(top_k=2), batch=True)
+    assert (result["verdict"], result["reason"]) == ("exact", None)

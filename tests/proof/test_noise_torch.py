@@ -85,3 +85,12 @@ def test_numbers_of_the_shape_of_random_numbers():
     with followed():
         found = distribution(lambda branch: tuple(torch.rand_like(torch.rand(2, 3)).shape))
     assert found == {(2, 3): 1.0}
+
+
+@pytest.mark.parametrize("draw", [
+    lambda: torch.rand(1, dtype=torch.bfloat16), lambda: torch.rand(1).half(),
+    lambda: (torch.rand(1) * 2).to(torch.int64), lambda: torch.rand(1).type(torch.int32),
+])  # fmt: skip
+def test_numbers_that_are_rounded_are_not_followed(draw):
+    with pytest.raises(Undecidable, match="followed"), followed():
+        distribution(lambda branch: bool(draw()[0] < 0.3))
