@@ -535,9 +535,9 @@ def test_draws_by_the_rule_go_towards_what_the_large_model_says(saved):
         assert gap == approx(most_apart, abs=1.1e-3)
         assert page.locator(".bars").first.bounding_box()["width"] > 0.3 * width
         inside = "all => all.map(e => { const r = document.createRange(); r.selectNodeContents(e); "
-        inside += "return r.getBoundingClientRect().width <= e.clientWidth })"
+        inside += "return r.getBoundingClientRect().width + 3 <= e.clientWidth })"
         assert all(
-            page.locator("#likely tbody .number").evaluate_all(inside)
+            page.locator("#likely .number:not(:last-child)").evaluate_all(inside)
         )  # none meets the next
         numbers = page.locator("#likely .chosen td.number")
         assert numbers.first.is_visible() and numbers.last.is_visible()  # on a phone, too
