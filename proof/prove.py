@@ -485,7 +485,8 @@ def cases_for(
     if "end" not in forms.names_of(function):  # it has not been told of one
         cases = [case for case in cases if case.end is None]
     if all(case.is_large for case in cases):
-        raise ValueError("expected a parameter end, or a case without an end")
+        expected = "a small one; without an end, if the function has no parameter end"
+        raise ValueError(f"no case is left to enumerate: expected {expected}")
     in_order = sorted(cases, key=lambda case: case.is_large)
     return [case.under(to_probs) for case in in_order]
 
