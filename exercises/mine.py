@@ -54,7 +54,7 @@ def verify_4(draft, p, q, sample, accept):
 
 
 def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
-    """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens of them, or
+    """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens (1 or more), or
     fewer if the token `end` comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
