@@ -60,7 +60,8 @@ def batch(
     backend: Literal["numpy", "cupy", "cupy-float16"] = "numpy",
 ) -> None:
     """Continue the prompts of a file, and write a JSON object for each, on a line of its own, as
-    generate --json prints it. The same command continues a run that was interrupted.
+    generate --json prints it. The same command continues a run that was interrupted;
+    other settings, prompts or models are refused.
 
         python main.py batch prompts.txt --out texts.jsonl --temperature 0.8
 

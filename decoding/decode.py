@@ -182,7 +182,8 @@ def begin(
     ids: of the prompt, at least one. n_tokens: how many to write; the text may end before, after
     `stop` or <|endoftext|>, but not without an encoder. draft_model: a Model, a head of the target,
     or None for n-grams; not used by the autoregressive decoder. coupled: draft and target share
-    their noise (decoding/coupled.py). options_of returns such options, and refuses wrong ones.
+    their noise (decoding/coupled.py). seed: an int, or a SeedSequence unless they are coupled.
+    options_of returns such options, and refuses wrong ones.
 
     rng, rule: in place of those that seed and coupled, verification and coupled name.
     around_drafter: gets the drafter; what it returns, such as one with a clock, drafts

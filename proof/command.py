@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
+from inspect import signature
 from json import dumps, loads
 from pathlib import Path
 from subprocess import PIPE, Popen
@@ -116,8 +117,9 @@ def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     raise ValueError(f"{program or repr(program)}: {expected}")
 
 
-# of the flags of `prove`, by name
-DEFAULTS = dict(batch=False, timeout=300.0, seed=None, temperature=1.0, top_k=0, top_p=1.0)
+# {flag of `prove`: its default}; "random" is None in settings
+DEFAULTS = {name: flag.default for name, flag in signature(prove).parameters.items()}
+DEFAULTS["seed"] = None
 
 
 def require_defaults(settings: dict[str, Any], free: str) -> None:

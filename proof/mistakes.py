@@ -351,9 +351,9 @@ def decoded(mistake: Mistake, target: Any, draft: Any, encoder: Any) -> dict[str
     if mistake.grammar:
         comma, and_ = encoder.encode(",")[0], encoder.encode(" and")[0]
         target = Grammar(target, switch=comma, banned=and_)
+    options: dict[str, Any] = dict(K=K, to_probs=mistake.to_probs)
+    for name in ("seed", "stop", "verification"):
+        options[name] = getattr(mistake, name)
     with making(mistake):
-        rounds = begin(
-            "speculative", target, draft, encoder, ids, N_TOKENS, K=K, seed=mistake.seed,
-            to_probs=mistake.to_probs, stop=mistake.stop, verification=mistake.verification,  # type: ignore
-        )  # fmt: skip
+        rounds = begin("speculative", target, draft, encoder, ids, N_TOKENS, **options)
         return decode(rounds, encoder)
