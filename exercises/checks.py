@@ -3,7 +3,7 @@ For a right answer it returns a sentence about it, or "". An answer is the reade
 name, as exercises/mine.py describes it.
 
 No check is statistical: rules and loops are judged by the referee (proof/prove.py), which takes
-every branch of their random choices, in its own cases and in one of 30 tokens.
+every branch of their random choices, in its own cases and in those of RULES and LOOPS below.
 """
 
 import itertools
@@ -16,7 +16,7 @@ import numpy as np
 
 from exercises import solutions
 from proof import enumerate as enumeration
-from proof.cases import LOOP_CASES, RULE_CASES, Case, rows, rule_case
+from proof.cases import BONUS, LOOP_CASES, RULE_CASES, Case, P, rows, rule_case
 from proof.enumerate import Undecidable, branches, format_row, in_line, take
 from proof.follow import followed, untouched
 from proof.forms import tokens_of
@@ -33,8 +33,17 @@ OWN = "it draws random numbers of its own, not by sample and accept"
 TAIL_Q = 0.65 ** np.arange(30)
 TAIL_P = TAIL_Q * np.resize([0.5, 0.9, 2.0], 30)  # less than q, nearly q, more
 TAIL = rows(TAIL_P / TAIL_P.sum(), np.eye(30)[25]), rows(TAIL_Q / TAIL_Q.sum())
-RULES = [*RULE_CASES, rule_case("30 tokens", *TAIL, 1)]
-LOOPS = [*LOOP_CASES, Case("30 tokens", *TAIL, 1, 2)]
+NOTEBOOK = rows(P, BONUS), rows([0.2, 0.2, 0.6])  # p and q of docs/walkthrough.ipynb
+RULES = [
+    rule_case("the notebook's", *NOTEBOOK, 1),
+    *RULE_CASES,
+    rule_case("30 tokens", *TAIL, 1),
+]
+LOOPS = [
+    *LOOP_CASES,
+    Case("30 tokens", *TAIL, 1, 2),
+    Case("a prompt of 101 tokens", *NOTEBOOK, 1, 2, (0, *(1, 2) * 50)),
+]
 # p and q of one token: those with which the cases begin
 PAIRS = [(case.target(()), case.draft_model(())) for case in RULES]
 
@@ -269,7 +278,8 @@ def check_rule(answer: Callable) -> list[dict[str, Any]]:
 
 def check_verify_4(answer: Callable) -> str:
     found = max(check_rule(answer), key=more_by_block)
-    return f"of {found['K']} draft tokens it keeps {found['kept']:.2f} on average"
+    case = f'{found["K"]} draft tokens in the case "{found["name"]}"'
+    return f"of {case} it keeps {found['kept']:.2f} on average"
 
 
 def check_block_9(answer: Callable) -> str:
@@ -279,19 +289,22 @@ def check_block_9(answer: Callable) -> str:
         problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
         require(kept > most - TOLERANCE, f"the distribution is right, but {problem}")
     found = max(results, key=more_by_block)
+    case = f'{found["K"]} draft tokens in the case "{found["name"]}"'
     figures = f"{found['kept']:.2f} on average, the token rule {found['kept_by_verify']:.2f}"
-    return f"of {found['K']} draft tokens it keeps {figures}"
+    return f"of {case} it keeps {figures}"
 
 
 class Supervised:
     """A model of a loop, which stops the loop where it reads what its docstring rules out.
 
-    text: what was read last. most: how many ids a text may have. once: whether no text may be read
-    twice. drafting: of the target, the draft model: it must have read the text that is checked
+    text: what was read last. prompt: with which each text begins. most: how many ids a text may
+    have. once: whether no text may be read twice. drafting: of the target, the draft model: it must
+    have read the text that is checked
     """
 
-    def __init__(self, model, role, most=None, once=False, drafting=None):
+    def __init__(self, model, role, prompt, most=None, once=False, drafting=None):
         self.model, self.role, self.most, self.once = model, role, most, once
+        self.prompt = prompt
         self.drafting, self.text, self.read = drafting, [], set()
 
     def __call__(self, new_ids, *cache):
@@ -299,6 +312,8 @@ class Supervised:
             self.stop("nothing: expected the ids that its cache lacks. Were rejected ones cut off?")
         rows = self.model(new_ids, *cache)
         self.text = text = [*(cache[0].ids if cache else new_ids)]
+        if any(a != b for a, b in zip(text, self.prompt)):
+            self.stop(f"{format_row(text)}: expected ids, its argument, at the beginning")
         beginnings = {tuple(text[:n]) for n in range(len(text), len(text) - len(new_ids), -1)}
         if self.drafting:
             other, self.drafting.text = self.drafting.text, []  # it may draft nothing next time
@@ -326,9 +341,9 @@ def check_loop(answer: Callable, once: bool = False) -> None:
     @wraps(answer)  # with its parameters
     def supervised(target, draft_model, ids, n_tokens, K, **given):
         prompt = [*ids]
-        draft_model = Supervised(draft_model, "draft model", once=once)
+        draft_model = Supervised(draft_model, "draft model", prompt, once=once)
         most = len(ids) + n_tokens - 1
-        checking = Supervised(target, "target", most, once, draft_model)
+        checking = Supervised(target, "target", prompt, most, once, draft_model)
         text = answer(checking, draft_model, ids, n_tokens, K, **given)
         if ids != prompt:
             target.stop(f"it changes its argument ids, from {prompt} to {ids}")

@@ -20,6 +20,7 @@ from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, specula
 PAIR = "17M", "0.7M-17M", MODELS_DIR  # target, draft model
 TO_PROBS = SamplingParams(1.0)  # everything here is sampled at temperature 1
 N_TOKENS, K_MEASURED = 60, 4  # of each text that is measured
+LEAST_V = 0.9  # that noise alone explains
 MISTAKES_SHOWN = {  # of the museum, as changes of one_token_3: {name: (right, wrong)}
     "resample-from-p": ("residual_2(p, q)", "p"),
     "greedy-draft": ("sample(q)", "q.argmax()"),
@@ -99,6 +100,15 @@ def check_answer(answer):
         return answer
     print(f"{verdict.rstrip('.')}. Until it is right, the answer below its task stands in.")
     return getattr(solutions, name)
+
+
+def print_residual(residual, p, q):
+    """Print the residual of p and q, [n_vocab], and the number by which it is scaled.
+
+    residual: a function (p, q) -> [n_vocab], as in exercise 2
+    """
+    divisor = np.maximum(p - q, 0).sum()
+    print(f"the residual is {format_row(residual(p, q))}, after a division by {divisor:.2f}")
 
 
 def print_kept_and_replaced(rule, p, q):
@@ -275,6 +285,7 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     print(f"{'K':>3} {'c':>6} {'v':>6}")
     for K, (c, v) in costs.items():
         print(f"{K:3} {c:6.2f} {v:6.2f}")
+    print_doubt(costs)
     axes = new_axes("tokens in a pass of the target", "its time, in passes over one token")
     n_rows = [1, *(K + 1 for K in Ks)]
     verify_costs = [1, *(v for _, v in costs.values())]
@@ -283,6 +294,17 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     axes.set(xlim=0, ylim=(0, max(verify_costs) + 2))
     show_picture(axes)
     return costs
+
+
+def print_doubt(costs: dict[int, tuple[float, float]]):
+    """Say what to conclude, and to do, if a v of the costs {K: (c, v)} is less than LEAST_V."""
+    too_short = [str(K) for K, (_, v) in costs.items() if v < LEAST_V]
+    if too_short:
+        print(
+            f"v is far below 1 for K = {', '.join(too_short)}. A pass over more rows cannot take "
+            "less time: other programs\ndisturbed the clock. This table, what is predicted from it "
+            "and the race mean nothing.\nClose what else is running, and run this cell again."
+        )
 
 
 def run_race(K: int, predicted: float):

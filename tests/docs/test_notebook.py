@@ -72,6 +72,13 @@ def test_every_task_has_an_answer_and_the_folded_functions_are_right():
         assert kept + replaced == pytest.approx(np.array(distribution))
 
 
+def test_its_p_and_q_are_those_with_which_the_checks_begin():
+    from exercises.checks import PAIRS
+
+    assert np.array_equal(PAIRS[0], [P, Q])
+    assert any("p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])" in s for s in SOURCES)
+
+
 def test_the_bias_is_what_its_text_says():
     from exercises.notebook import first_token_distribution
 
@@ -104,7 +111,7 @@ def answered(name, body):
 @pytest.mark.parametrize("name, body, said", [
     ("residual_2", "raise NotImplementedError", "STILL TO BE WRITTEN"),
     ("residual_2", "return np.maximum(p - q, 0)", "WRONG"),
-    ("verify_4", "return 0, int(p[0].argmax())", "drafted 1 (0.40). Until it is right"),
+    ("verify_4", "return 0, int(p[0].argmax())", "drafted 2 (0.60). Until it is right"),
 ])  # fmt: skip
 def test_a_wrong_answer_costs_one_line_and_the_solution_goes_on(capsys, name, body, said):
     from exercises import solutions
@@ -129,6 +136,22 @@ def test_a_guess_is_shown_beside_p(capsys):
     answered("match", "x = sample(q)\nreturn x, True")
     shown = capsys.readouterr().out
     assert re.search("(?s)wrong.*kept      1.00.*right.*kept      0.28", shown)
+
+
+def test_the_residual_is_shown_with_its_divisor(capsys):
+    from exercises import notebook, solutions
+
+    notebook.print_residual(solutions.residual_2, P, Q)
+    shown = capsys.readouterr().out
+    assert shown == "the residual is [0.75, 0.25, 0], after a division by 0.40\n"
+
+
+@pytest.mark.parametrize("v, is_doubtful", [(0.83, True), (0.98, False)])
+def test_a_pass_that_takes_less_time_for_more_rows_is_not_believed(capsys, v, is_doubtful):
+    from exercises import notebook
+
+    notebook.print_doubt({1: (0.1, 1.02), 4: (0.1, v)})
+    assert ("far below 1 for K = 4. " in capsys.readouterr().out) == is_doubtful
 
 
 @pytest.mark.slow

@@ -94,7 +94,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "the likeliest below 0.1": ("expected [0.2595", ("temperature == 0", "temperature < 0.1")),
     },
     "residual_2": {
-        "not scaled": ("[0.3, 0, 0], expected [1, 0, 0]", ("lacking / lacking.sum()", "lacking")),
+        "not scaled": (
+            "[0.3, 0.1, 0], expected [0.75, 0.25, 0]", ("lacking / lacking.sum()", "lacking")
+        ),
         "0 / 0": ("nan", ("lacking.sum() == 0", "False")),
         "p where q is near": ("expected [1, 0, 0]", ("lacking.sum() == 0", "lacking.sum() < 5e-3")),
     },
@@ -110,9 +112,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
     },
     "one_token_3": {
-        "replaced from p": ("comes out is [0.35, 0.39, 0.26]", ("residual_2(p, q)", "p")),
+        "replaced from p": ("comes out is [0.4, 0.32, 0.28]", ("residual_2(p, q)", "p")),
         "the residual is not scaled": (
-            "sample([0.3, 0, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
+            "sample([0.3, 0.1, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
         ),
         "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
         "a coin of its own": (
@@ -148,7 +150,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
         "compared": (
-            "0.3000 of the drafts are kept, 0.7000 can be",
+            "0.2800 of the drafts are kept, 0.6000 can be",
             ("if accept(p[x] / q[x])", "if (y := sample(p)) == x"),
             ("sample(residual_2(p, q))", "y"),
         ),
@@ -216,6 +218,15 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "speculative_5": {
         "three tokens are read": ("", ("    text = []", "    ids = ids[-3:]\n    text = []")),
+        "twelve tokens are read": (
+            "the draft model reads [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]: expected ids",
+            ("draft_model(ids + text + draft)", "draft_model((ids + text + draft)[-12:])"),
+            ("p = target(ids + text + draft)", "p = target((ids + text + draft)[-12:])"),
+        ),
+        "the ids in another order": (
+            "the draft model reads [1, 2]: expected ids, its argument, at the beginning",
+            ("    text = []", "    ids, text = sorted(ids), []"),
+        ),
         "no end": ("Here end = 2.", ("x == end", "False")),
         "a rare draft is accepted": ('Text "18"', ("verify_4(", "rare_is_safe(")),
         "the prompt, too": ("it returns the prompt, too", (
