@@ -113,6 +113,15 @@ def by_axis(function: Callable) -> Callable:
     return lambda x, dim=None, keepdim=False: function(x, axis=dim, keepdims=keepdim)
 
 
+def searchsorted(rows: Any, values: Any, right: bool = False) -> Any:  # -> shape of values
+    """How many numbers of an ascending row, [n] or of each [..., n], are less than a value, or with
+    `right` not more than it: of values [...] or [..., m], as in torch.
+    """
+    values = np.asarray(values)[..., np.newaxis]
+    rows = rows if rows.ndim == 1 else rows[..., np.newaxis, :]
+    return (rows <= values if right else rows < values).sum(-1)
+
+
 OPERATORS = "lt le gt ge eq ne add sub mul truediv pow".split()
 # {name of a function of torch: the same function for arrays of Numbers}. A name with _ at its end
 # is the same in place: "div" stands for torch.div(p, noise), and for p.div_(noise)
@@ -123,6 +132,7 @@ CELLS: dict[str, Callable] = {
     "rsub": lambda a, b: b - a, "__rsub__": lambda a, b: b - a,
     "neg": np.negative, "__neg__": np.negative, "log": np.log, "reciprocal": lambda x: 1.0 / x,
     "clamp": clamp, "argmax": by_axis(np.argmax), "argmin": by_axis(np.argmin),
+    "searchsorted": searchsorted,
 }  # fmt: skip
 
 

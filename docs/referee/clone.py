@@ -94,7 +94,9 @@ def program(
 
 
 class CausalLM:
-    """A model of `prove` with the interface of one in transformers; without a cache."""
+    """A model of `prove` with the interface of one in transformers. With use_cache, past_key_values
+    are the tokens that it has read.
+    """
 
     def __init__(self, model: Any):
         import torch
@@ -102,11 +104,15 @@ class CausalLM:
         self.model, self.device = model, torch.device("cpu")
         self.config = SimpleNamespace(vocab_size=model.n_vocab, max_position_embeddings=99)
 
-    def __call__(self, input_ids: Any, **_) -> Any:
+    def __call__(
+        self, input_ids: Any, past_key_values: Any = None, use_cache: bool = False, **_
+    ) -> Any:
         import torch
 
-        rows = torch.tensor(np.array(self.model(input_ids[0].tolist()), float)).log()
-        return SimpleNamespace(logits=rows[None], past_key_values=None)
+        known = past_key_values or []
+        ids = [*known, *input_ids[0].tolist()]
+        rows = torch.tensor(np.array(self.model(ids)[len(known) :], float)).log()
+        return SimpleNamespace(logits=rows[None], past_key_values=ids if use_cache else None)
 
 
 def with_bonus(sample: Callable) -> Callable:

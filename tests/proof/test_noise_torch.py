@@ -94,3 +94,26 @@ def test_numbers_of_the_shape_of_random_numbers():
 def test_numbers_that_are_rounded_are_not_followed(draw):
     with pytest.raises(Undecidable, match="followed"), followed():
         distribution(lambda branch: bool(draw()[0] < 0.3))
+
+
+ROW = torch.tensor([0.25, 0.25, 1.0], dtype=torch.float64)  # cumulative: token 1 never comes
+
+
+@pytest.mark.parametrize("search", [
+    lambda: torch.searchsorted(ROW, torch.rand(())), lambda: torch.searchsorted(ROW, torch.rand(1)),
+    lambda: torch.searchsorted(ROW[None], torch.rand(1, 1), right=True),
+    lambda: torch.searchsorted(torch.stack([ROW / 9, ROW]), torch.rand(2, 1))[1],
+])  # fmt: skip
+def test_a_token_is_found_in_a_cumulative_row(search):
+    with followed():
+        found = distribution(lambda branch: int(search()))
+    assert found == pytest.approx({0: 0.25, 2: 0.75})
+
+
+@pytest.mark.parametrize("right, token", [(False, 0), (True, 1)])
+def test_zero_is_in_a_cumulative_row_where_torch_finds_it(right, token):
+    row, zero = torch.tensor([0.0, 1.0]), torch.zeros(1)
+    assert torch.searchsorted(row, zero, right=right).tolist() == [token]
+    with followed():
+        found = distribution(lambda _: int(torch.searchsorted(row, torch.rand(1) * 0, right=right)))
+    assert found == {token: 1.0}

@@ -19,11 +19,13 @@ pytestmark = pytest.mark.oracle
 ADAPTERS = Path(__file__).parents[2] / "docs" / "referee"
 ours = load(ADAPTERS / "judge_transformers.py")
 CLONES = {
+    "beriltatli": ["exact"],
     "deepspec": ["exact"],
     "dflash": ["exact"],
     "eagle": ["exact"],
     "feifeibear": ["exact", "exact"],
     "gpt_fast": ["exact"],
+    "gptfast": ["wrong", "wrong"],
     "jaymody": ["exact"],
     "litgpt": ["exact", "wrong"],
     "lmdeploy": ["exact"],
@@ -32,6 +34,7 @@ CLONES = {
     "romsto": ["exact", "wrong", "wrong"],
     "sequoia": ["exact"],
     "shreyansh26": ["exact"],
+    "taiyoo": ["exact", "exact"],
     "tpu_inference": ["not told apart"],
     "triforce": ["wrong"],
     "vllm": ["exact"],
