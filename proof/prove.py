@@ -441,12 +441,15 @@ def prove(
     return result
 
 
-def try_once(sampler: Sampler, case: Case, deadline: float) -> None:
+def try_once(sampler: Sampler, case: Case, deadline: float) -> bool:
     """Run a sampler once in a case with real random numbers, and drop what comes of it, errors,
-    too: the first call may import something that draws, and is to be followed later.
+    too: the first call may import something that draws, and is to be followed later. Returns
+    whether the run ended well.
     """
     with suppress(Exception, Undecidable, SystemExit):
         Trial(sampler, case, {}, 1, ALPHA, np.random.default_rng()).run(deadline)
+        return True
+    return False
 
 
 def summary(
@@ -578,6 +581,8 @@ def decide(
     if STATE in problems_of(results):  # what was enumerated is not what it does
         for result in results:
             result["first_wrong"] = None
+        # it may have drawn ahead: the symbolic numbers that it has left end the runs that meet them
+        any(try_once(sampler, cases[0], deadline) for _ in range(MEASURE))
     trials = [
         Trial(sampler, case, result, n_runs, ALPHA / len(cases), rng)
         for case, result, n_runs in to_try(list(zip(cases, results)), own)

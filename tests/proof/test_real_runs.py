@@ -57,11 +57,24 @@ def from_the_system():
     return int.from_bytes(os.urandom(6), "big") / 2**48
 
 
+def drawn_ahead(n):
+    """A coin from a store of n, which is filled when it is empty."""
+    store = []
+
+    def draw():
+        if not store:
+            store.extend(np.random.random(n))
+        return store.pop()
+
+    return draw
+
+
 RIGHT = {
     "float": rule_of(lambda: float(np.random.random())),
     "SystemRandom": rule_of(secrets.SystemRandom().random),
     "os.urandom": rule_of(from_the_system),
     "rejection sampling": by_rejection,
+    "drawn ahead": rule_of(drawn_ahead(10)),
 }
 
 
@@ -104,6 +117,7 @@ WRONG = {
     "lenient": rule_of(lambda: float(np.random.random()) / 1.5),
     "the same numbers each time": lambda draft, p, q: rule_of(random.Random(1).random)(draft, p, q),
     "cached": rule_of(lru_cache(None)(random.random)),
+    "drawn ahead": rule_of(drawn_ahead(10), lambda p, q: p),
     "of the clock": rule_of(lambda: time.perf_counter_ns() % 2 / 2),
 }
 
