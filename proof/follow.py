@@ -1,10 +1,12 @@
 """Symbolic numbers in place of the sources of random numbers, while a program runs."""
 
 import random
+import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -25,31 +27,23 @@ def followed() -> Iterator[None]:
 
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
         replacements += noise_torch.replacements()
-    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in replacements]
-    try:
+    with ExitStack() as stack, np.errstate(all="ignore"):
         for owner, name, value in replacements:
-            setattr(owner, name, value)
-        with np.errstate(all="ignore"):
-            yield
+            stack.enter_context(patch.object(owner, name, value))
+        yield
         for owner, name, value in replacements:
             if getattr(owner, name) is not value:
                 raise Undecidable(f"it puts something else in the place of {name}")
-    finally:
-        for owner, name, value in reversed(originals):
-            setattr(owner, name, value)
 
 
 @contextmanager
 def untouched() -> Iterator[None]:
     """Context manager: at its end, raise Undecidable if the block has used or seeded one of the
     global generators of random, numpy.random and torch; symbolic numbers leave them as they are. At
-    its beginning each of them draws a number (torch's is seeded by chance), so that a program that
-    seeds it cannot bring back the same state.
+    its beginning they are seeded by chance, so that a program that seeds one cannot bring back the
+    same state.
     """
-    random._inst.random()  # type: ignore[attr-defined]
-    np.random.mtrand._rand.random_sample()  # type: ignore[attr-defined]
-    if torch := sys.modules.get("torch"):
-        torch.default_generator.seed()
+    seed_generators(secrets.randbits(32))
     before = generator_states()
     yield
     if generator_states() != before:
@@ -60,9 +54,8 @@ def generator_states() -> list[Any]:
     """The states of the global generators of random, numpy.random and, if it is imported, torch,
     each as something that can be compared by ==.
     """
-    numpys = np.random.mtrand._rand.get_state()  # type: ignore[attr-defined]
-    pythons = random._inst.getstate()  # type: ignore[attr-defined]
-    states = [pythons, *(np.asarray(part).tobytes() for part in numpys)]
+    _, numbers, *others = np.random.get_state()
+    states = [random.getstate(), numbers.tobytes(), others]
     if torch := sys.modules.get("torch"):
         states.append(torch.default_generator.get_state().numpy().tobytes())
     return states

@@ -14,15 +14,14 @@ end, is to compare it:
 
 Everything else raises Undecidable, which says what it was.
 
-An example: x = -log(u), and code asks whether x < 1. At x = 1, u is exp(-1) = 0.37, so the interval
-[0, 1) is split at the point 0.37 into two pieces, of probability 0.37 and 0.63. x falls as u rises
-(it is not `rising`), so the pieces are counted from the right: piece 0, u above 0.37, means x < 1.
-The branch chooses among [0.63, 0.37] under the label "coin", and takes piece 0. From then on, u is
-uniform in [0.37, 1): its distribution function is (u - 0.37) / 0.63, and x < 2 is certain.
+An example: x = -log(u), and code asks whether x < 1. At x = 1, u is exp(-1) = 0.37. x falls as u
+rises (it is not `rising`), so x < 1 if u is above 0.37, with probability 0.63. The branch chooses
+among [0.63, 0.37] under the label "coin", and takes the first: yes. From then on, u is uniform in
+[0.37, 1): its distribution function is (u - 0.37) / 0.63, and x < 2 is certain.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -41,17 +40,12 @@ def branch() -> Branch:
     return enumeration.current
 
 
-def same(x: float) -> float:
-    """x: the function with which an Atom and a Number begin."""
-    return x
-
-
 class Atom:
     """A uniform number u in [0, 1), of which something may be known.
 
-    cdf: its distribution function: u -> the probability that the number is less than u, given all
-        that was decided with it; after the answer that it is less than 1/2, that is 2u, at most 1
-    quantile: the inverse of `cdf`
+    learned: what, as pairs (forward, back): forward takes the probability that u is less than some
+        number, as it was before, and gives what it is since then; back is the inverse. After the
+        answer that u is less than 1/2, forward(0.25) is 0.5
     spent: whether it lost a race; rival: the atom that it met in one, which is spent when this one
         is used
     zero: whether it can be 0 exactly, which has no probability here
@@ -62,10 +56,22 @@ class Atom:
         as `symbolic`. Raises Undecidable if no run is in progress.
         """
         self.branch, self.zero, self.spent = branch(), zero, False
-        self.branch.symbolic = True
         self.rival: Atom | None = None
-        self.cdf: Callable = lambda u: min(max(u, 0.0), 1.0)
-        self.quantile: Callable = same
+        self.learned: list[tuple[Callable, Callable]] = []
+        self.branch.symbolic = True
+
+    def cdf(self, u: float) -> float:
+        """The probability that this number is less than u, given all that was learned."""
+        mass = min(max(u, 0.0), 1.0)
+        for forward, _ in self.learned:
+            mass = forward(mass)
+        return mass
+
+    def quantile(self, mass: float) -> float:
+        """The u below which this number lies with the probability `mass`: the inverse of cdf."""
+        for _, back in reversed(self.learned):
+            mass = back(mass)
+        return mass
 
     def use(self) -> None:
         """Stop the branch if this number has lost a race or is from an earlier run. Of two that
@@ -79,34 +85,13 @@ class Atom:
             self.rival.spent = True
             self.rival = None
 
-    def learn(self, forward: Callable, back: Callable) -> None:
-        """Change the distribution of this number: `forward` is applied to each probability that
-        `cdf` gave until now; `back`, the inverse of forward, goes into `quantile`.
-        """
-        cdf, quantile = self.cdf, self.quantile
-        self.cdf = lambda u: forward(cdf(u))
-        self.quantile = lambda mass: quantile(back(mass))
-
-    def split(self, points: list[float], label: str, rising: bool = True) -> int:
-        """Split [0, 1) at ascending points, and let the branch choose in which of the pieces this
-        number u lies, each with its probability. Returns the index of the piece, counted from the
-        left, or from the right if not `rising`. From then on u is known to lie in that piece. Stops
-        the branch if u has lost a race or is from an earlier run.
-
-        label: what a verdict calls the choice. A fair coin is split([0.5], "coin"), 0 or 1
-        """
-        self.use()
-        ends = [0.0, *map(self.cdf, points), 1.0]
-        pieces = list(zip(ends, ends[1:]))  # (probability to its left, to its right end)
-        if not rising:
-            pieces.reverse()
-        chosen = choose([high - low for low, high in pieces], label)
-        low, high = pieces[chosen]
-        self.learn(
-            lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0),
-            lambda mass: low + mass * (high - low),
-        )
-        return chosen
+    def keep(self, low: float, high: float) -> None:
+        """Learn that this number lies where cdf is between low and high."""
+        if (low, high) == (0.0, 1.0):
+            return  # nothing is new, as where a number is compared again
+        forward = lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0)
+        back = lambda mass: low + mass * (high - low)
+        self.learned.append((forward, back))
 
     def is_zero(self) -> bool:
         """Whether this number is taken as 0 exactly: it must be possible, and the branch must have
@@ -117,31 +102,33 @@ class Atom:
             return False
         self.branch.meets_zero = True
         if self.branch.takes_zero:
-            self.cdf, self.quantile = lambda u: float(u > 0), lambda mass: 0.0
+            self.learned.append((lambda mass: float(mass > 0), lambda mass: 0.0))
         return self.branch.takes_zero
 
     def win(self, chance: float, is_larger: bool) -> None:
-        """Change the distribution of this number to that of the winner of a race.
+        """Learn that this number has won a race.
 
         chance: the probability with which it won
-        is_larger: whether it won as the larger of the two, or as the smaller
+        is_larger: whether it is the larger of the two numbers u, or the smaller
         Of two uniform numbers, with the chance 1/2 each, the larger is less than u with probability
         u^2; the smaller is more than u with probability (1 - u)^2.
         """
-        after, before = lambda mass: mass ** (1 / chance), lambda mass: mass**chance
+        forward, back = lambda mass: mass ** (1 / chance), lambda mass: mass**chance
         if is_larger:
-            self.learn(after, before)
+            self.learned.append((forward, back))
         else:  # the same of 1 - mass, the probability that it is more
-            self.learn(lambda mass: 1 - after(1 - mass), lambda mass: 1 - before(1 - mass))
+            more = lambda mass: 1 - forward(1 - mass)
+            self.learned.append((more, lambda mass: 1 - back(1 - mass)))
 
 
-def choose(weights: list[float], label: str) -> int:
-    """Choose an index in proportion to probabilities: a choice of the branch in progress under this
+def choose(weights: Iterable[float], label: str) -> int:
+    """Choose an index in proportion to weights: a choice of the branch in progress under this
     label, or none if one of them is next to certain, which is then returned.
     """
-    if max(weights) >= 1 - NEGLIGIBLE:
-        return weights.index(max(weights))
-    return branch().choose(weights, label)
+    numbers = [float(weight) for weight in weights]
+    if max(numbers) >= (1 - NEGLIGIBLE) * sum(numbers) > 0:
+        return numbers.index(max(numbers))
+    return branch().choose(numbers, label)
 
 
 def of_one(method: Callable) -> Callable:
@@ -191,7 +178,7 @@ class Number:
 
     ndim = 0
 
-    def __init__(self, atom: Atom, from_u: Callable = same, to_u: Callable = same, rising=True):
+    def __init__(self, atom: Atom, from_u: Callable, to_u: Callable, rising: bool = True):
         self.atom, self.from_u, self.to_u, self.rising = atom, from_u, to_u, rising
 
     def map(self, forward: Callable, back: Callable, rising: bool = True) -> "Number":
@@ -200,10 +187,9 @@ class Number:
         back: the inverse of forward, infinite outside its range
         rising: whether forward rises
         """
-        from_u, to_u = self.from_u, self.to_u
-        still_rising = self.rising == rising  # a falling function of a falling one rises
-        new_from_u, new_to_u = lambda u: forward(from_u(u)), lambda t: to_u(back(t))
-        return Number(self.atom, new_from_u, new_to_u, still_rising)
+        from_u, to_u = lambda u: forward(self.from_u(u)), lambda t: self.to_u(back(t))
+        # a falling function of a falling one rises
+        return Number(self.atom, from_u, to_u, self.rising == rising)
 
     def constant(self, c: float) -> "Number":
         """What is left of this number after * 0, or + infinity: c. It stays a Number, so that NumPy
@@ -216,14 +202,9 @@ class Number:
         """Its value, if that does not depend on chance; else None."""
         return self.from_u(0.0) if self.from_u(0.0) == self.from_u(1.0) else None
 
-    @property
-    def ends(self) -> list[float]:
-        """[the smallest, the largest] value that it can have, after all that was decided."""
-        return sorted(self.from_u(self.atom.quantile(mass)) for mass in (0.0, 1.0))
-
     def positive(self, operation: str) -> "Number":
         """This number. Stops the branch if it may be negative, and says for which operation."""
-        if self.ends[0] < 0:
+        if self.quantile(0.0) < 0:
             branch().stop(f"{operation} of a random number that may be negative")
         return self
 
@@ -296,7 +277,13 @@ class Number:
         """Whether this number is less than t: a choice of the branch, to which the number keeps
         from then on. To be equal has no probability.
         """
-        return self.atom.split([self.to_u(t)], "coin", self.rising) == 0
+        self.atom.use()
+        chance = self.cdf(t)
+        is_less = choose([chance, 1 - chance], "coin") == 0
+        is_left = is_less == self.rising  # of the point t, among the values of u
+        mass = self.atom.cdf(self.to_u(t))
+        self.atom.keep(*((0.0, mass) if is_left else (mass, 1.0)))
+        return is_less
 
     __lt__ = comparison(is_less=True, if_equal=False)
     __le__ = comparison(is_less=True, if_equal=True)
@@ -306,15 +293,17 @@ class Number:
     __ne__ = of_one(lambda self, t: t is not self)
 
     def __int__(self) -> int:
-        """The whole number below this one: a choice of the branch among all that are possible, to
-        which the number keeps. Stops the branch if it may be below 0 or above 100.
+        """The whole number below this one, found by halves: choices of the branch. Stops the branch
+        if it may be below 0 or above 100.
         """
-        low, high = self.ends
+        low, high = self.quantile(0.0), self.quantile(1.0)
         if low < 0 or high > 100:
             branch().stop("int() of a random number below 0 or above 100")
-        first, last = int(low), math.ceil(high)
-        points = sorted(self.to_u(n) for n in range(first + 1, last))  # one above each but the last
-        return first + self.atom.split(points, "whole number", self.rising)
+        first, end = int(low), math.ceil(high)
+        while end - first > 1:
+            middle = (first + end) // 2
+            first, end = (first, middle) if self.less(middle) else (middle, end)
+        return first
 
     def __format__(self, spec: str = "") -> str:
         return "a random number"
@@ -348,8 +337,8 @@ def refused(name: str) -> Callable:
 
 
 for name in (
-    "__hash__ __float__ __bool__ __index__ __round__ __abs__ __floordiv__ __rfloordiv__ __mod__ "
-    "__rmod__ __divmod__ __rdivmod__ __rpow__ __complex__".split()
+    "__hash__ __float__ __complex__ __bool__ __index__ __round__ __abs__ __floordiv__ "
+    "__rfloordiv__ __mod__ __rmod__ __divmod__ __rdivmod__ __rpow__".split()
 ):
     setattr(Number, name, refused(name))
 
@@ -381,8 +370,8 @@ def race(a: Number, b: Number) -> bool:
     b.atom.use()
     if a.atom is b.atom:
         branch().stop(REUSED)
-    # of two numbers that are in both races, such as uniform ones, both chances are the same
-    for_largest, for_smallest = race_chance(a, b, True), race_chance(a, b, False)
+    # of two that are in both races, such as uniform numbers, both chances are the same
+    for_largest, for_smallest = race_chance(a, b), race_chance(-b, -a)
     chance = for_smallest if for_largest is None else for_largest
     if chance is None:
         branch().stop("two random numbers are compared that are not in a race")
@@ -390,36 +379,34 @@ def race(a: Number, b: Number) -> bool:
     if not NEGLIGIBLE < chance < 1 - NEGLIGIBLE:
         return not a_is_larger  # it was next to certain, and tells nothing of either
     larger, smaller = (a, b) if a_is_larger else (b, a)
+    won = chance if a_is_larger else 1 - chance
     larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
-    for number, is_larger, raced in ((larger, True, for_largest), (smaller, False, for_smallest)):
-        if raced is None:  # the race was for the other end: this number has lost it
-            number.atom.spent = True
-        else:
-            number.atom.win(raced if a_is_larger else 1 - raced, number.rising == is_larger)
+    if for_largest is None:
+        larger.atom.spent = True
+    else:
+        larger.atom.win(won, larger.rising)
+    if for_smallest is None:
+        smaller.atom.spent = True
+    else:
+        smaller.atom.win(won, not smaller.rising)
     return not a_is_larger
 
 
-def race_chance(a: Number, b: Number, for_largest: bool) -> float | None:
-    """The probability that a is larger than b, if they are in a race for the largest number, P(a <
-    t) = F(t)^v and P(b < t) = F(t)^w, or for the smallest, likewise with P(a > t) and P(b > t);
-    None if they are not. It is found at a few points t, which must tell the same: the median of the
-    one that is ahead, two beside it, and one at the far end.
+def race_chance(a: Number, b: Number) -> float | None:
+    """The probability that a is larger than b, if they are in a race for the largest number: P(a <
+    t) = F(t)^v and P(b < t) = F(t)^w; None if they are not. It is found at a few points t, which
+    must tell the same: the median of the one that is ahead, two beside it, and one at the far end.
     """
-    first = max if for_largest else min
-    leader = first(a, b, key=lambda number: number.quantile(0.5))
+    leader = max(a, b, key=lambda number: number.quantile(0.5))
 
     def share_of_a(t: float) -> float:
         """v / (v + w), from F(t)^v and F(t)^w; NaN where both are 1."""
-        powers = [x.cdf(t) if for_largest else 1 - x.cdf(t) for x in (a, b)]
         # v and w but for one factor, -log F(t), which cancels
-        v, w = (-math.log(power) if power > 0 else math.inf for power in powers)
+        v, w = (-math.log(x.cdf(t)) if x.cdf(t) > 0 else math.inf for x in (a, b))
         if v == 0:
             return 0.0 if w else math.nan
         return 1 / (1 + w / v)
 
-    shares: list[float] = []
-    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
-        shares.append(share_of_a(leader.quantile(mass if for_largest else 1 - mass)))
-        if not abs(shares[-1] - shares[0]) < NEGLIGIBLE:  # NaN, too
-            return None
-    return shares[0] if for_largest else 1 - shares[0]
+    shares = [share_of_a(leader.quantile(mass)) for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10)]
+    are_one = all(abs(share - shares[0]) < NEGLIGIBLE for share in shares)  # no NaN
+    return shares[0] if are_one else None

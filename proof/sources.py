@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import enumerate as enumeration
-from .enumerate import format_row
-from .noise import Atom, Number, branch
+from .noise import Atom, Number, branch, choose
 
 
 class Source:
@@ -37,25 +36,25 @@ class Source:
         if name.startswith("__"):
             raise AttributeError(name)
         real = getattr(self._real, name)
+        if not callable(real):
+            if enumeration.current:
+                branch().stop(f"it uses {name} of a random number generator")
+            return real
 
         def call(*args, **kwargs):
             if enumeration.current:
                 return self._follow(name, args, kwargs)
             return real(*args, **kwargs)
 
-        if callable(real):
-            return call
-        if enumeration.current:
-            branch().stop(f"it uses {name} of a random number generator")
-        return real
+        return call
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
         """What followed[name](*args, **kwargs) gives. Marks the branch as `symbolic`; stops it for
-        a name that is not followed, and for arguments that do not fit. Raises what the generator
-        of NumPy or Python raises for them.
+        a name that is not followed, for `out`, and for arguments that do not fit. Raises what the
+        generator of NumPy or Python raises for them.
         """
         branch().symbolic = True
-        if name not in self._followed:
+        if name not in self._followed or "out" in kwargs:
             branch().stop(f"{name} is not followed")
         try:
             if same := SAME.get(type(self._real)):
@@ -73,7 +72,7 @@ class Source:
 
 def draw(zero: bool = True) -> Number:
     """A new random number in [0, 1), or in (0, 1) without zero."""
-    return Number(Atom(zero))
+    return Number(Atom(zero), lambda u: u, lambda t: t)
 
 
 def fill(make: Callable[[], Any], size: Any) -> Any:
@@ -86,16 +85,6 @@ def fill(make: Callable[[], Any], size: Any) -> Any:
     for i in np.ndindex(cells.shape):
         cells[i] = make()
     return cells
-
-
-def pick(weights: Any) -> int:
-    """Choose an index in proportion to a row of weights, by one uniform number, as NumPy does it: a
-    choice of the branch. Stops the branch for weights that are no probabilities.
-    """
-    cumulative = np.cumsum(np.asarray(weights, float))
-    if not cumulative.size or not 0 < cumulative[-1] < np.inf:
-        branch().stop(f"a choice among {format_row(weights)}: expected probabilities")
-    return draw().atom.split((cumulative[:-1] / cumulative[-1]).tolist(), "sampled")
 
 
 def shape(size: Any, *parameters: Any) -> Any:
@@ -133,7 +122,7 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any
     p = np.ones(len(values)) / len(values) if p is None else p
     if size is not None and not replace and np.prod(size) > 1:
         branch().stop("choice without replacement is not followed")
-    chosen = fill(lambda: values[pick(p)], size)
+    chosen = fill(lambda: values[choose(p, "sampled")], size)
     return chosen if size is None else chosen.astype(values.dtype)
 
 
@@ -144,7 +133,7 @@ def multinomial(n: Any, pvals: Any, size: Any = None) -> np.ndarray:  # -> [len(
     if n != 1 or size is not None:
         branch().stop("multinomial of several is not followed")
     first = np.asarray(pvals, float)[:-1]
-    index = pick([*first, max(0.0, 1 - first.sum())])
+    index = choose([*first, max(0.0, 1 - first.sum())], "sampled")
     return np.eye(len(pvals), dtype=int)[index]
 
 
@@ -162,7 +151,7 @@ def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
     a choice of the branch for each.
     """
     weights = [1] * len(population) if weights is None else weights
-    return [population[pick(weights)] for _ in range(k)]
+    return [population[choose(weights, "sampled")] for _ in range(k)]
 
 
 # {type: a generator of it}, whose numbers nobody uses: it shows what arguments are refused
@@ -196,9 +185,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
             # np.random.normal and the like are methods of one hidden generator
             if getattr(getattr(module, name), "__self__", None) is real:
                 yield module, name, getattr(Source(real, followed), name)
-    # these are functions of their own, which call the method of the second name
-    for name, method in (("seed", "seed"), ("ranf", "random_sample"), ("sample", "random_sample")):
-        yield np.random, name, getattr(Source(numpys, NUMPY), method)
+    yield np.random, "seed", Source(numpys, NUMPY).seed  # a function, which calls that method
     for module, name, followed in (
         (np.random, "default_rng", NUMPY),
         (np.random, "Generator", NUMPY),

@@ -417,6 +417,21 @@ def test_a_number_that_is_no_longer_random_is_compared_like_any_other():
     assert found == pytest.approx(right)
 
 
+def test_a_whole_number_is_followed():
+    with followed():
+        found = distribution(lambda branch: int(np.random.random() * 5 + 0.5))
+    assert found == pytest.approx({0: 0.1, 1: 0.2, 2: 0.2, 3: 0.2, 4: 0.2, 5: 0.1})
+
+
+def test_a_number_may_be_compared_often():
+    def run(branch):
+        u = np.random.random()
+        return sum(bool(u < 0.3) for _ in range(1500))
+
+    with followed():
+        assert distribution(run) == pytest.approx({1500: 0.3, 0: 0.7})
+
+
 def endless(target, draft_model, ids, n_tokens, K, sample, accept):
     """A right loop that knows of no end."""
     return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
