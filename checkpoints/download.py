@@ -82,30 +82,36 @@ def fetch_model(repository: str, folder: Path) -> None:
 
 
 def fetch_files(url: str, folder: Path) -> None:
-    """Download the missing files of the model at a URL: config.json, what it has of OPTIONAL, its
-    vocabulary and merges, and of WEIGHTS the first that it has, with the shards of an index.
+    """Download the files of the model at a URL into a folder; those that are there stay. They are
+    config.json, a tokenizer.json or else vocab.json and merges.txt, the other files of OPTIONAL
+    that the server has, and the weights: the first of WEIGHTS that it has, and if that is an index,
+    the shards that it names.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
     """
     fetch(url, folder / "config.json")
-    for name in OPTIONAL:
-        with contextlib.suppress(Missing):
-            fetch(url, folder / name)
+    for name in OPTIONAL:  # one is tokenizer.json
+        fetch_if_there(url, folder / name)
     if not (folder / "tokenizer.json").is_file():
         fetch(url, folder / "vocab.json")
         fetch(url, folder / "merges.txt")
-    for name in WEIGHTS:
-        with contextlib.suppress(Missing):
-            fetch(url, folder / name)
-            break
-    else:
+    if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):  # up to the first
         raise Missing(f"none of {', '.join(WEIGHTS)}")
-    for path in weights_files(folder):  # if that is the index of several
+    for path in weights_files(folder):
         fetch(url, path)
 
 
 # ---------------------------------------------------------------- a file
+
+
+def fetch_if_there(folder_url: str, path: Path) -> bool:
+    """Download a file, as `fetch` does. Returns whether the server has it."""
+    try:
+        fetch(folder_url, path)
+    except Missing:
+        return False
+    return True
 
 
 def fetch(folder_url: str, path: Path) -> None:
@@ -116,6 +122,7 @@ def fetch(folder_url: str, path: Path) -> None:
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
+    host = urlsplit(folder_url).hostname  # without a password
     was_reached = False
     for attempt, wait in enumerate((*WAITS, None), 1):  # None: this attempt is the last
         if path.is_file():
@@ -125,25 +132,26 @@ def fetch(folder_url: str, path: Path) -> None:
         except FAILURES as error:
             # a message of requests holds the history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
-            was_reached |= not found_nobody(error)
+            was_reached = was_reached or not found_nobody(error)
         except OSError as error:  # of the disk: if it is full, that names no file
             error.filename = str(path)
             raise
-        host = urlsplit(folder_url).hostname  # without a password
         if attempt == 2 and not was_reached:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if wait is None:
-            rest = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
-            goes_on = ", it goes on where it stopped" if rest else ""
+            can_resume = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
+            goes_on = ", it goes on where it stopped" if can_resume else ""
             raise ValueError(f"{host}: {path.name}: {reason}; try again{goes_on}")
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
 
 
 def found_nobody(error: Exception) -> bool:
-    """Whether a request made no connection: no network, no such host, nobody who answers there."""
-    # an error of requests has that of urllib3 among its args, and this has the reason
-    return any(isinstance(getattr(cause, "reason", None), UNREACHED) for cause in error.args)
+    """Whether a request made no connection: no network, no such host, nobody who answers there.
+    error: of requests, which has that of urllib3 among its args, which has the reason
+    """
+    reasons = [getattr(cause, "reason", None) for cause in error.args]
+    return any(isinstance(reason, UNREACHED) for reason in reasons)
 
 
 def fetch_rest(url: str, path: Path) -> None:
@@ -176,18 +184,20 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
     for the very same bytes: a part with another, or a long one, has the number of this process for
     a tag in its name, and is never resumed.
     """
-    name = quote(tag, safe="")
-    can_resume = name.startswith(QUOTE) and len(name) < LONG_TAG
-    part = path.with_name(f"{path.name}.{name if can_resume else os.getpid()}.part")
+    quoted = quote(tag, safe="")
+    can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
+    in_name = quoted if can_resume else os.getpid()
+    part = path.with_name(f"{path.name}.{in_name}.part")
     part.touch()
     return Part(part, tag, size=size)
 
 
 def ask(url: str, part: Part | None) -> requests.Response:
-    """Request a file, or what a part lacks if the file is still of the part's version. Raises
-    RequestException without a reply, and ValueError for a URL that is none.
+    """Request a file, or of a begun part what it lacks: the server sends that if the file is still
+    of the part's version, else all of it. The content is not read yet. Raises RequestException
+    without a reply, and ValueError for a URL that is none.
     """
-    headers = {"Accept-Encoding": "identity"}
+    headers = {"Accept-Encoding": "identity"}  # not compressed
     if part:
         headers |= {"Range": f"bytes={part.n_bytes}-", "If-Range": part.tag}
     try:
@@ -252,9 +262,7 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
     Raises ValueError, before it writes, if the rest does not fit on the disk; and if the file has
     more bytes than it may: then the part is removed.
     """
-    lacking = 0 if part.size is None else part.size - part.n_bytes
-    if lacking > shutil.disk_usage(part.path.parent).free:
-        raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
+    require_room(part)
     limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT
     bar = tqdm(desc=name, total=part.size, initial=part.n_bytes, leave=False, disable=None)
     # another process may write the same bytes to the same places
@@ -270,16 +278,23 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
         raise ValueError(f"{name}: more than {limit:,} bytes came; use another mirror or model")
 
 
+def require_room(part: Part) -> None:
+    """Raise ValueError if what a part lacks, as far as that is known, does not fit on the disk."""
+    lacking = 0 if part.size is None else part.size - part.n_bytes
+    if lacking > shutil.disk_usage(part.path.parent).free:
+        raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
+
+
 def complete(part: Part, path: Path, checksum: str | None) -> None:
     """Give a part the name of its file, if it is whole. checksum: its SHA-256 as the server states
     it, or None. Raises Retry if bytes are lacking; or if size or checksum differ from what the
     server stated: then the part is removed.
     """
     n_come = part.path.stat().st_size
-    if part.size is not None and n_come < part.size:
+    size = n_come if part.size is None else part.size  # None: the server stated none
+    if n_come < size:
         raise Retry("the server sent a piece of it")
-    has_size = part.size in (None, n_come)  # None: the server stated none
-    if not has_size or (checksum and sha256_of([part.path]) != checksum):
+    if n_come > size or (checksum and sha256_of([part.path]) != checksum):
         part.path.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part.path, path)

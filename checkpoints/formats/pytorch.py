@@ -16,9 +16,10 @@ import io
 import math
 import pickle
 import zipfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 
 from checkpoints.files import TABLE_LIMIT, errors_about
 from checkpoints.formats.tensor import Tensor, itemsize
@@ -84,64 +85,73 @@ class Names(dict):
         super().__setitem__(key, value)
 
 
-def plain_view(*fields: Any) -> View:
-    """The View of torch's _rebuild_tensor_v2, (its four fields, requires_grad, hooks, then if need
-    be a dict of bits such as "neg"). Raises ValueError for a bit that is set: the numbers that are
-    stored are not the tensor's.
+def plain_view(storage: Any, first: Any, shape: Any, strides: Any, *others: Any) -> View:
+    """The View for which a pickle calls torch's _rebuild_tensor or _rebuild_tensor_v2. The others
+    of the second are requires_grad, hooks and, in few files, bits such as {"neg": True}.
+
+    Raises ValueError or TypeError unless these are a Storage and whole numbers, and for bits: the
+    numbers that are stored are then not the tensor's.
     """
-    if any(bits for bits in fields[6:]):
-        raise ValueError(f"has a tensor with {fields[6]}: expected one without such bits")
-    return View(*fields[:4])
+    are_ints = all(type(n) is int for n in (first, *shape, *strides))
+    if type(storage) is not Storage or not are_ints:
+        raise ValueError("has a tensor that is no view of a storage")
+    if any(others[2:]):
+        raise ValueError("has a tensor with bits such as neg: expected one without")
+    return View(storage, first, tuple(shape), tuple(strides))
+
+
+CALLED: dict[str, Callable] = {  # {function that a pickle may call: what is called in its place}
+    "collections.OrderedDict": lambda: Names(),  # without items, which no one would check
+    "torch._utils._rebuild_tensor": plain_view,
+    "torch._utils._rebuild_tensor_v2": plain_view,
+    "torch._utils._rebuild_parameter": lambda tensor, *_others: tensor,
+}
 
 
 class Unpickler(Machine):
-    """Reads a pickle of torch.save as dicts of Views. Raises ValueError or KeyError, and others
-    that damage provokes, for whatever else it does, and runs none of it.
+    """Reads a pickle of torch.save as dicts of Views: `load` returns what it holds. It raises
+    ValueError or KeyError, and others that damage provokes, for whatever else a pickle does, and
+    runs none of it.
     """
 
+    # {an instruction: the function that runs it}
     dispatch = {code: run for code, run in Machine.dispatch.items() if code in OPCODES}
-    dispatch |= {
-        pickle.EMPTY_DICT[0]: lambda self: self.append(Names()),
-        pickle.BUILD[0]: lambda self: self.stack.pop(),  # attributes of an object: not wanted
-    }
+    dispatch[pickle.EMPTY_DICT[0]] = lambda self: self.append(Names())
+    dispatch[pickle.BUILD[0]] = lambda self: self.stack.pop()  # attributes of an object: unwanted
 
     def find_class(self, module: str, name: str) -> Any:
         """What the pickle gets for a name of a module. A class of storages becomes its own name, a
         text, which comes back to persistent_load. A function that makes a tensor becomes one that
-        notes its arguments. Raises ValueError for any other name.
+        notes its arguments (CALLED). Raises ValueError for any other name.
         """
         if module == "torch" and name in STORAGES:
             return name
-        found = {
-            "collections.OrderedDict": lambda: Names(),  # without items, which no one would check
-            "torch._utils._rebuild_tensor": lambda *view: View(*view[:4]),
-            "torch._utils._rebuild_tensor_v2": plain_view,
-            "torch._utils._rebuild_parameter": lambda tensor, *_: tensor,
-        }
-        if f"{module}.{name}" not in found:
+        if f"{module}.{name}" not in CALLED:
             raise ValueError(f"names {module}.{name}, which no file of weights needs")
-        return found[f"{module}.{name}"]
+        return CALLED[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Storage:
-        """What stands for a storage, which is described by ("storage", name, key, device, n).
-        Raises KeyError or ValueError for anything else.
+        """The Storage that a pickle describes by five values, or more in old files, such as
+        ("storage", "FloatStorage", "0", "cpu", 12). Raises ValueError, or KeyError or the like, for
+        anything else.
         """
-        _, name, key, _device, n_numbers, *_ = pid
+        name, key, n_numbers = pid[1], pid[2], pid[4]
+        if (type(name), type(key), type(n_numbers)) != (str, str, int):
+            raise ValueError("has a storage of another form than torch's")
         return Storage(STORAGES[name], key, n_numbers)
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """The tensors that a pytorch_model.bin names. Raises ValueError for any other file, and for a
-    pickle that does more than to name tensors.
+    """{name: Tensor} of a pytorch_model.bin, which is a zip file, or older. No number of a tensor
+    is read. Raises ValueError for any other file, and for a pickle that does more than to name
+    tensors.
     """
-    with (
-        errors_about(path, "expected what torch.save(model.state_dict()) writes"),
-        SmallReads(path.open("rb", buffering=0)) as file,  # type: ignore[type-var]
-    ):
-        is_zip = file.read(4) == b"PK\3\4"
-        file.seek(0)
-        views, places = read_zip(file) if is_zip else read_old(file)
-        n_bytes = file.seek(0, io.SEEK_END)
+    n_bytes = path.stat().st_size
+    with errors_about(path, "expected what torch.save(model.state_dict()) writes"):
+        with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
+            is_zip = file.read(4) == b"PK\3\4"
+            file.seek(0)
+            views, places = read_zip(file) if is_zip else read_old(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
@@ -149,20 +159,28 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """(views, places) of a zip file: the views that its pickle names, and where the storages are.
     Raises ValueError if a part is compressed or there twice, and KeyError without a pickle.
     """
-    places: Places = {}
-    with zipfile.ZipFile(file) as archive:
-        for info in archive.infolist():
-            # NAME/data/KEY: the key of a storage; NAME/data.pkl: data.pkl
-            name = info.filename.partition("/")[2].removeprefix("data/")
-            is_compressed = info.compress_type or info.compress_size != info.file_size
-            if is_compressed or name in places:
-                raise ValueError(f"{info.filename} is compressed, or there twice")
-            file.seek(info.header_offset + ZIP_LENGTHS)
-            n_name, n_extra = (int.from_bytes(file.read(2), "little") for _ in range(2))
-            places[name] = info.header_offset + ZIP_HEADER + n_name + n_extra, info.file_size
+    places = places_in_zip(file)
     offset, size = places["data.pkl"]
     file.seek(offset)
     return Unpickler(io.BytesIO(file.read(size))).load(), places
+
+
+def places_in_zip(file: BinaryIO) -> Places:
+    """Where the contents of a zip file lie, {"data.pkl": its pickle, key: a storage}. Raises
+    ValueError if one is compressed or there twice.
+    """
+    places: Places = {}
+    for info in zipfile.ZipFile(file).infolist():
+        # NAME/data/KEY: the key of a storage; NAME/data.pkl: data.pkl
+        name = info.filename.partition("/")[2].removeprefix("data/")
+        is_compressed = info.compress_type or info.compress_size != info.file_size
+        if is_compressed or name in places:
+            raise ValueError(f"{info.filename} is compressed, or there twice")
+        file.seek(info.header_offset + ZIP_LENGTHS)
+        n_name = int.from_bytes(file.read(2), "little")
+        n_extra = int.from_bytes(file.read(2), "little")
+        places[name] = info.header_offset + ZIP_HEADER + n_name + n_extra, info.file_size
+    return places
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
@@ -176,6 +194,8 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     _version, machine, views, keys = (Unpickler(head).load() for _ in range(4))
     if not machine["little_endian"]:
         raise ValueError("written by a big-endian machine")
+    if not all(type(key) is str for key in keys):
+        raise ValueError("lists a storage whose key is no text")
     dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
     places, offset = {}, head.tell()
     for key in keys:
@@ -194,18 +214,23 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
     (dtype, key, n_numbers), first, shape, strides = view
-    offset, size = places[key]
-    tensor = Tensor(path, name, dtype, tuple(shape), offset + first * itemsize(dtype))
-    end = tensor.offset + tensor.size
-    is_inside = offset <= tensor.offset <= end <= offset + size
+    begin, size = places[key]
+    tensor = Tensor(path, name, dtype, shape, begin + first * itemsize(dtype))
+    is_inside = begin <= tensor.offset and tensor.offset + tensor.size <= begin + size
     if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
-    if offset + size > n_bytes:
+    if begin + size > n_bytes:
         raise ValueError(f"{name!r} lies behind the end of the file")
-    if tuple(strides) == strides_of(shape):
-        return tensor
-    is_transposed = tuple(strides[::-1]) == strides_of(shape[::-1])
-    return replace(tensor, order="F" if is_transposed else None)
+    return replace(tensor, order=order_of(view))
+
+
+def order_of(view: View) -> Literal["C", "F"] | None:
+    """"C" if the rows of a view follow one another in its storage, "F" if its columns do, as in a
+    transposed matrix; None for any other.
+    """
+    if view.strides == strides_of(view.shape):
+        return "C"
+    return "F" if view.strides[::-1] == strides_of(view.shape[::-1]) else None
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,40 +7,48 @@ from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
 
+# of a BPE, which change its tokens
+SETTINGS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+
 
 def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
-    """(vocabulary, merges) of a tokenizer.json, as an Encoder takes them. Raises ValueError if it
-    is damaged, or if its parts would make other tokens of a text than an Encoder does.
+    """(vocabulary {symbol: id}, merges [(symbol, symbol)]) of a tokenizer.json, as an Encoder takes
+    them. Raises ValueError if it is damaged, or if its parts would make other tokens of a text than
+    an Encoder does.
     """
     values = read_json(path)
     with errors_about(path, OTHER_TOKENS):
         require_plain(values)
-        pairs = values["model"]["merges"]
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
-        vocabulary = values["model"]["vocab"]
+        vocabulary, pairs = values["model"]["vocab"], values["model"]["merges"]
         if not isinstance(vocabulary, dict):
             raise ValueError(f"its vocabulary is {str(vocabulary)[:50]}")
+        # a merge is written "a b" or ["a", "b"]
+        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
         return vocabulary, merges
 
 
 def require_plain(values: dict) -> None:
-    """Raise ValueError unless the pipeline is GPT-2's: byte-level BPE, words cut by its pattern,
-    and nothing that changes a text or puts tokens around it.
+    """Raise ValueError, which names the part, unless the pipeline in the values of a tokenizer.json
+    is GPT-2's: no normalizer, words cut by its pattern, byte-level BPE, no tokens around a text.
     """
-    model, before = values["model"], parts_of(values.get("pre_tokenizer"))
-    plain = {
-        "model": model.get("type", "BPE") == "BPE",
-        "normalizer": not parts_of(values.get("normalizer")),
-        "pre_tokenizer": [part.get("type") for part in before] == ["ByteLevel"]
-        and before[0].get("use_regex", True),
-        "post_processor": all(map(adds_nothing, parts_of(values.get("post_processor")))),
-    }
-    if wrong := [name for name, is_plain in plain.items() if not is_plain]:
-        raise ValueError(f"its {wrong[0]} is not GPT-2's")
-    require_unset(before[0], "add_prefix_space")
-    require_unset(
-        model, "dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"
-    )
+    if parts_of(values.get("normalizer")):
+        raise ValueError("its normalizer is not GPT-2's, which has none")
+    require_words(parts_of(values.get("pre_tokenizer")))
+    if values["model"].get("type", "BPE") != "BPE":
+        raise ValueError("its model is not GPT-2's BPE")
+    require_unset(values["model"], *SETTINGS)
+    if not all(map(adds_nothing, parts_of(values.get("post_processor")))):
+        raise ValueError("its post_processor is not GPT-2's, which adds no tokens")
+
+
+def require_words(pre_tokenizer: list[dict]) -> None:
+    """Raise ValueError unless the parts of a pre_tokenizer cut words as GPT-2 does: one ByteLevel,
+    with its pattern, which puts no space before a text.
+    """
+    types = [part.get("type") for part in pre_tokenizer]
+    if types != ["ByteLevel"] or not pre_tokenizer[0].get("use_regex", True):
+        raise ValueError("its pre_tokenizer is not GPT-2's")
+    require_unset(pre_tokenizer[0], "add_prefix_space")
 
 
 def parts_of(part: dict | None) -> list[dict]:

@@ -46,6 +46,16 @@ RUN = text("touch hacked")
 SYSTEM = b"cos\nsystem\n"
 DOUBLED = b"(" + b"0" * 0 + text("x") + b"\x85" + b"q\0" + b"h\0h\0\x86q\0" * 60  # 2^60 leaves
 GOOD = tensor("FloatStorage", "0", 12, (3, 4), (4, 1))
+# a tuple of two tuples, which are one, and so on: its hash, and its text, have 2^60 parts
+NEVER_ENDS = text("x") + b"\x85" + b"q\0h\0\x86" * 60
+FLOATS = b"ctorch\nFloatStorage\n"
+
+
+def view_of(kind, key, n=number(12)):
+    """A tensor of a storage that is described by these pickled values."""
+    good = tensor("FloatStorage", "0", 12, (12,), (1,))
+    described = b"(" + text("storage") + kind + key + text("cpu") + n + b"tQ"
+    return good.replace(storage("FloatStorage", "0", 12), described)
 
 
 def value(raw):
@@ -75,6 +85,17 @@ HOSTILE = {  # {what it does: pickle}
     "bytes of 2^60": value(b"\x8e" + (1 << 60).to_bytes(8, "little")),
     "a set of tuples of tuples": value(b"\x8f" + DOUBLED + b"\x90"),
     "a name that takes for ever": state_dict({"a": GOOD})[:-1] + DOUBLED + b"tNs.",
+    "a class of storages that takes for ever": value(view_of(NEVER_ENDS, text("0"))),
+    "a key of a storage that takes for ever": value(view_of(FLOATS, NEVER_ENDS)),
+    "a shape that takes for ever": value(
+        tensor("FloatStorage", "0", 12, (), ()).replace(b"(t(t", b"(" + NEVER_ENDS + b"t(t")
+    ),
+    "a number of numbers that takes for ever": value(view_of(FLOATS, text("0"), NEVER_ENDS)),
+    "a tuple in place of a storage": value(
+        tensor("FloatStorage", "0", 12, (12,), (1,)).replace(
+            storage("FloatStorage", "0", 12), b"(" + NEVER_ENDS + text("0") + number(12) + b"t"
+        )
+    ),
     "another pickle's name": b"\x80\x02N.",
     "a tensor instead of a dict": b"\x80\x02" + GOOD + b".",
     "a storage alone": value(storage("FloatStorage", "0", 12)),
@@ -119,6 +140,13 @@ def test_hostile_pickles_are_refused_and_nothing_runs(path, tmp_path, monkeypatc
     tracemalloc.stop()
     assert message.startswith(str(path)) and len(message) < 500
     assert peak < 100e6 and {*tmp_path.iterdir()} == {path}
+
+
+def test_a_key_in_an_old_file_that_takes_for_ever(path):
+    torch_files.write_old(path, value(GOOD).replace(b"tQ", b"NtQ"), {"0": X.tobytes()}, {"0": 4})
+    raw = path.read_bytes()
+    path.write_bytes(raw.replace(b"](" + text("0") + b"e.", b"](" + NEVER_ENDS + b"e."))
+    assert "whose key is no text" in refusal(read_table, path)
 
 
 @pytest.mark.parametrize("strides", [(-4, 1), (0, 0), (1, 1), (2, 1)])
