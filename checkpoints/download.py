@@ -122,7 +122,6 @@ def fetch(folder_url: str, path: Path) -> None:
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
-    host = urlsplit(folder_url).hostname  # without a password
     was_reached = False
     for attempt, wait in enumerate((*WAITS, None), 1):  # None: this attempt is the last
         if path.is_file():
@@ -136,6 +135,7 @@ def fetch(folder_url: str, path: Path) -> None:
         except OSError as error:  # of the disk: if it is full, that names no file
             error.filename = str(path)
             raise
+        host = urlsplit(folder_url).hostname  # without a password
         if attempt == 2 and not was_reached:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if wait is None:
