@@ -41,23 +41,29 @@ def repository(name: str) -> str | None:
     return REPOSITORIES.get(name, name if owner_and_name else None)
 
 
+def hub_cache() -> Path:
+    """Where Hugging Face's programs keep what they download: the folder that HF_HUB_CACHE, HF_HOME
+    or XDG_CACHE_HOME lead to, of the environment, else one in ~/.cache.
+    """
+    caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
+    return Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub")
+
+
 def find_cached(name: str) -> Path | None:
     """The folder of an "owner/name" in Hugging Face's cache on this machine, or None. One that
-    lacks files is passed over with a warning. The cache is where HF_HUB_CACHE, HF_HOME or
-    XDG_CACHE_HOME say, of the environment, else in ~/.cache.
+    lacks files is passed over with a warning.
     """
-    caches = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    home = Path(os.environ.get("HF_HOME") or caches / "huggingface")
-    hub = Path(os.environ.get("HF_HUB_CACHE") or home / "hub")
     try:  # another program wrote the cache, or is writing it
-        model = hub.expanduser() / f"models--{name.replace('/', '--')}"
+        model = hub_cache().expanduser() / f"models--{name.replace('/', '--')}"
         folder = model / "snapshots" / (model / "refs" / "main").read_text().strip()
         problem = problem_with(folder)
     except (OSError, ValueError, RuntimeError):  # a NUL, no UTF-8, "~" without a home
         return None
     if problem:
         warnings.warn(f"Hugging Face's cache is passed over: {problem}")
-    return None if problem else folder
+        return None
+    return folder
 
 
 def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueError:
@@ -72,8 +78,9 @@ def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueErr
         state = problem_with(folder)
     else:
         state = f"there are {names_in(models_dir)}"
-    is_elsewhere = INCLUDED.resolve() != Path(models_dir).resolve()
-    included = f", nor an included one of {names_in(INCLUDED)}" if is_elsewhere else ""
+    included = ""
+    if INCLUDED.resolve() != Path(models_dir).resolve():
+        included = f", nor an included one of {names_in(INCLUDED)}"
     hint = "use a size that is there, or a folder's path"
     looks_like_a_path = os.path.isdir(os.path.dirname(name))  # here/x, if there is a folder here
     if repository(name) and not looks_like_a_path:

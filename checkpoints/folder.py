@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from checkpoints.files import first_of, read_json
+from checkpoints.files import REFETCH, first_of, read_json
 from checkpoints.formats.tensor import Tensor
 from checkpoints.registry import SIZES
 from gpt2 import Config
@@ -74,10 +74,10 @@ def problem_with(folder: Path) -> str:
     shards is looked into.
     """
     try:
-        files = model_files(folder)
+        missing = [path for path in model_files(folder) if not path.is_file()]
     except ValueError as error:
         return str(error)
-    return next((f"{path}: is missing" for path in files if not path.is_file()), "")
+    return f"{missing[0]}: is missing" if missing else ""
 
 
 # ---------------------------------------------------------------- the shape
@@ -129,8 +129,9 @@ def read_config(folder: Path) -> Config:
 
 
 def read_number(field: str, values: dict, path: Path) -> int:
-    """The number of a field of NUMBERS among the values of the config at `path`. If it is left out
-    beside a model_type, 124M's, as for transformers. Raises ValueError without, or out of range.
+    """The number of a field of NUMBERS among the values of a config. One that is left out beside a
+    model_type is 124M's, as for transformers. Raises ValueError, about `path`, for a number that is
+    missing or out of range.
     """
     names, least, most = NUMBERS[field]
     found = [values[name] for name in names if values.get(name) is not None]
@@ -173,13 +174,17 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
 
 
 def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
-    """All tensors in the files of the weights, by the names they have there. Raises ValueError for
-    a file that is missing or damaged.
+    """All tensors in the files of the weights, {name there: Tensor}. Raises ValueError for a file
+    that is missing or damaged, and for a tensor that two files have.
     """
     found = [first_of(path.parent, path.name) for path in files]  # raises it for a missing one
     stored: dict[str, Tensor] = {}
     for path in found:
-        if path.suffix in READERS:  # TensorFlow's data has none: its index has told
-            reader = import_module(f".formats.{READERS[path.suffix]}", __package__)
-            stored |= reader.read_table(path)
+        if path.suffix not in READERS:  # TensorFlow's data: its index has told
+            continue
+        table = import_module(f".formats.{READERS[path.suffix]}", __package__).read_table(path)
+        if twice := stored.keys() & table.keys():
+            other = stored[min(twice)].path.name
+            raise ValueError(f"{path}: has {min(twice)!r}, as {other} has, too; {REFETCH}")
+        stored |= table
     return stored

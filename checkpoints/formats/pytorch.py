@@ -225,8 +225,8 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
 
 
 def order_of(view: View) -> Literal["C", "F"] | None:
-    """"C" if the rows of a view follow one another in its storage, "F" if its columns do, as in a
-    transposed matrix; None for any other.
+    """How the numbers of a view lie in its storage: "C" if rows follow one another, "F" if columns
+    do, as in a transposed matrix, else None.
     """
     if view.strides == strides_of(view.shape):
         return "C"

@@ -29,16 +29,16 @@ def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
 
 def require_plain(values: dict) -> None:
     """Raise ValueError, which names the part, unless the pipeline in the values of a tokenizer.json
-    is GPT-2's: no normalizer, words cut by its pattern, byte-level BPE, no tokens around a text.
+    is GPT-2's: byte-level BPE, no normalizer, words cut by its pattern, no tokens around a text.
     """
-    if parts_of(values.get("normalizer")):
-        raise ValueError("its normalizer is not GPT-2's, which has none")
-    require_words(parts_of(values.get("pre_tokenizer")))
     if values["model"].get("type", "BPE") != "BPE":
-        raise ValueError("its model is not GPT-2's BPE")
+        raise ValueError("its model is not GPT-2's")
     require_unset(values["model"], *SETTINGS)
+    if parts_of(values.get("normalizer")):
+        raise ValueError("its normalizer is not GPT-2's")
+    require_words(parts_of(values.get("pre_tokenizer")))
     if not all(map(adds_nothing, parts_of(values.get("post_processor")))):
-        raise ValueError("its post_processor is not GPT-2's, which adds no tokens")
+        raise ValueError("its post_processor is not GPT-2's")
 
 
 def require_words(pre_tokenizer: list[dict]) -> None:

@@ -207,6 +207,16 @@ def test_a_model_in_several_files(sharded):
     assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
 
 
+def test_a_tensor_that_two_shards_have_is_refused(sharded):
+    """No file says which of the two counts."""
+    index, other = sharded / SHARDS_INDEX, sharded / "other.safetensors"
+    shutil.copy(sharded / SHARDS[0], other)
+    files = json.loads(index.read_text())["weight_map"] | {"some tensor": other.name}
+    index.write_text(json.dumps({"weight_map": files}))
+    message = refusal(utils.load_model, sharded, NUMPY)
+    assert message.startswith(f"{other}: has ") or f"as {other.name} has, too" in message
+
+
 def test_an_index_of_too_many_shards(sharded):
     names = {f"{i}": f"{i}.safetensors" for i in range(1001)}
     (sharded / SHARDS_INDEX).write_text(json.dumps({"weight_map": names}))
