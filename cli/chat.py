@@ -43,35 +43,48 @@ def chat(
     """
     settings = values_of(chat, locals())
     require_usable(settings)
-    interactive = sys.stdin.isatty()
-    if interactive:
-        answer(settings, "/help")
-    while True:
+    if not sys.stdin.isatty():  # a pipe: Ctrl-C ends the program
+        while answer_next(settings):
+            pass
+        return
+    answer(settings, "/help")
+    is_open = True
+    while is_open:
         try:
-            line = input("> " if interactive else "")
-            answer(settings, "/help" if interactive and line.strip() in ("help", "?") else line)
-        except EOFError:
-            return
-        except KeyboardInterrupt:
-            if not interactive:
-                raise
+            is_open = answer_next(settings, "> ")
+        except KeyboardInterrupt:  # only this line or text ends
             print()
-        except ERRORS as error:
-            if isinstance(error, OSError) and not error.filename:
-                raise  # stdin or stdout is gone or full: the next line would fail, too
-            print_error(error)
+
+
+def answer_next(settings: dict[str, Any], sign: str = "") -> bool:
+    """Read a line from stdin, and do what it asks for; an error of the user's is printed. Returns
+    whether there was a line. Raises OSError if stdin or stdout is gone or full.
+
+    sign: stands before the line, for a user at a console, to whom help and ? mean /help
+    """
+    try:
+        line = input(sign)
+        answer(settings, "/help" if sign and line.strip() in ("help", "?") else line)
+    except EOFError:
+        return False
+    except ERRORS as error:
+        if isinstance(error, OSError) and not error.filename:
+            raise  # of a stream: the next line would fail, too
+        print_error(error)
+    return True
 
 
 def answer(settings: dict[str, Any], line: str) -> None:
-    """Do what a line asks for: say what `chat` is, change or show settings, or continue a prompt;
-    nothing for an empty line. Raises ValueError for a setting or a prompt that cannot be used.
+    """Do what a line asks for: /help says what `chat` is, another line with a slash changes or
+    shows settings, any other but an empty one is continued. Raises ValueError for a setting or a
+    prompt that cannot be used.
     """
     if line.strip() in ("/help", "/?"):
         say(*(inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines())
     elif line.startswith("/") and not line.startswith("//"):
         change(settings, line[1:])
     elif line.strip():
-        continue_text(settings, line[line.startswith("//") :])
+        continue_text(settings, line[1:] if line.startswith("//") else line)
 
 
 def change(settings: dict[str, Any], words: str) -> None:
@@ -79,18 +92,19 @@ def change(settings: dict[str, Any], words: str) -> None:
     stderr; show all if there are no words. Raises ValueError for a name that is no setting, and for
     a value or a model that cannot be used; the settings stay as they are.
     """
-    flags = flags_of(chat)
     name, _, text = words.strip().partition(" ")
-    if name:
-        if name not in flags:
-            raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
-        if flags[name].annotation is bool and not text:
-            text = str(not settings[name])
-        changed = settings | {name: read(flags[name], text.strip())}
-        require_usable(changed)
-        settings |= changed
-    for shown in [name] if name else settings:
-        say(f"/{shown} {settings[shown]}")
+    if not name:
+        say(*(f"/{flag} {value}" for flag, value in settings.items()))
+        return
+    flags = flags_of(chat)
+    if name not in flags:
+        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
+    if flags[name].annotation is bool and not text:
+        text = str(not settings[name])
+    value = read(flags[name], text.strip())
+    require_usable(settings | {name: value})
+    settings[name] = value
+    say(f"/{name} {value}")
 
 
 def require_usable(settings: dict[str, Any]) -> None:
@@ -103,11 +117,8 @@ def require_usable(settings: dict[str, Any]) -> None:
 
 def continue_text(settings: dict[str, Any], prompt: str) -> None:
     """Continue a prompt with each decoder of the mode: the text is printed on stdout, its time on
-    stderr. The models are loaded only if the settings name others than before.
-
-    settings: {flag: value} of all flags of `chat`
-    Raises ValueError for a prompt that fills the context, and for a model or value that cannot be
-    used.
+    stderr. settings: {flag: value} of all flags of `chat`. Raises ValueError for a prompt that
+    fills the context.
     """
     target, draft_model, encoder = pair_of(settings)
     ids, options = encode_prompt(prompt, encoder, target), options_of(settings)

@@ -23,8 +23,8 @@ def read_prompts(path: str | Path) -> list[str]:
 
 
 def read_lines(path: str | Path) -> list[str]:
-    """The lines of a text file that hold anything. Raises ValueError if there are none, and for a
-    device.
+    """The lines of a text file that hold anything, without their ends. Raises ValueError if there
+    are none, for a device and for text that is not UTF-8.
     """
     path = Path(path)
     if path.is_char_device():  # such as /dev/zero, which has no end
@@ -36,7 +36,9 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def read_utf8(path: Path) -> str:
-    """The text of a file; all its lines end in \\n. Raises ValueError if it is not UTF-8."""
+    """The text of a file; all its lines end in \\n, and a byte order mark is left out. Raises
+    ValueError if it is not UTF-8.
+    """
     try:
         with named(path):
             return path.read_text(encoding="utf-8-sig")
@@ -45,17 +47,21 @@ def read_utf8(path: Path) -> str:
 
 
 def prompt_of(line: str, where: str) -> str:
-    """The prompt in a line of JSON. Raises ValueError, which begins with `where`, without one.
+    """The prompt in a line, which is a JSON object: its text under the first of FIELDS that it has,
+    or that its settings have. Raises ValueError, which begins with `where`, for any other line.
 
     >>> prompt_of('{"question": "1 and 1?", "answer": 2}', "line 1")
     '1 and 1?'
+    >>> prompt_of('{"settings": {"prompt": "Once"}, "autoregressive": {"text": "more"}}', "line 1")
+    'Once'
     """
     try:
         record = json.loads(line)
-        record = record.get("settings", record)  # of what `generate --json` or `batch` wrote
-        prompt = next(record[field] for field in FIELDS if field in record)
-        if prompt.strip():
-            return prompt
-    except (ValueError, AttributeError, TypeError, StopIteration, RecursionError):
-        pass
-    raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
+        record = record.get("settings", record)
+        prompt = [record[field] for field in FIELDS if field in record][0]
+        is_text = prompt.strip() != ""
+    except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
+        is_text = False
+    if not is_text:
+        raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
+    return prompt
