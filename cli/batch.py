@@ -33,7 +33,11 @@ from decoding.decode import (
     options_of,
     pair_of,
 )
+from encoder import Encoder
+from gpt2 import Model
 
+Job = dict[str, Any]  # {flag: value}, with a prompt and its seed
+Line = dict[str, Any]  # of the output, as decode_jobs returns it
 # flags that decide nothing of a line
 NOT_IN_A_LINE = ("out", "batch_size", "cluster", "models_dir", "backend")
 
@@ -80,26 +84,33 @@ def batch(
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
-    done = finished(Path(out), jobs) if out else []
+    lines = finished(Path(out), jobs) if out else []
+    if lines and "models" not in lines[-1]:
+        warnings.warn(f"{out}: does not say which models wrote its lines, so they are not compared")
     write: Callable = line_writer(out) if out else partial(print, flush=True)
     # a folder that was not named stays here: each machine of a cluster has its own
     work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
-    # what all lines must have in common; None if no line is there, or one of an older version
-    models = done[-1].get("models") if done else None
-    n_refused = sum("error" in line for line in done)
-    lines = new_lines(jobs, len(done), batch_size, work, cluster)
-    with closing(lines), tqdm(total=len(jobs), initial=len(done), disable=None) as bar:
-        for line in lines:
-            models = models or line["models"]
-            if line["models"] != models:
-                names = f"{target_model_size} or {draft_model_size}"
-                problem = f"{names} has other files than for the lines before"
-                raise ValueError(f"{problem}; give another --out, or every machine the same models")
+    last = lines[-1] if lines else {}
+    n_refused = sum("error" in line for line in lines)
+    coming = new_lines(jobs, len(lines), batch_size, work, cluster)
+    with closing(coming), tqdm(total=len(jobs), initial=len(lines), disable=None) as bar:
+        for line in coming:
+            require_same_models(last, line)
             write(json.dumps(line))
+            last = line
             n_refused += "error" in line
             bar.update()
     if n_refused:
         warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")
+
+
+def require_same_models(before: Line, line: Line) -> None:
+    """Raise ValueError if a line is of other models than the one before it; {} says nothing."""
+    if before.get("models", line["models"]) != line["models"]:
+        settings = line["settings"]
+        names = f"{settings['target_model_size']} or {settings['draft_model_size']}"
+        problem = f"{names} has other files than for the lines before"
+        raise ValueError(f"{problem}; give another --out, or every machine the same models")
 
 
 def seed_of(seed: int, n: int) -> int:
@@ -113,7 +124,7 @@ def seed_of(seed: int, n: int) -> int:
     return int(numbers[0]) >> 11 if n else seed
 
 
-def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def finished(path: Path, jobs: list[Job]) -> list[Line]:
     """The lines of jobs, from the first on, that are in the file of --out; none if there is no such
     file. Cuts off the piece of a line that an interrupted run left at its end. Raises ValueError if
     another line is not that of its job, or not whole.
@@ -135,22 +146,24 @@ def finished(path: Path, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return done
 
 
-def are_of(jobs: list[dict[str, Any]], lines: list[bytes], piece: bytes) -> bool:
+def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
     """Whether lines begin as those of the first jobs do, with their settings, and a piece of a line
     as the next one; without a next job, the piece must be empty.
     """
-    # a line is {"settings": job, ...}: it begins so, without the last brace
-    begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
     if len(lines) + bool(piece) > len(jobs):
         return False
+    # a line is {"settings": job, ...}: it begins so, without the last brace
+    begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
+    for line, begin in zip(lines, begins):
+        if not line.startswith(begin):
+            return False
     next_begin = begins[len(lines)] if piece else b""
-    piece_fits = piece.startswith(next_begin) or next_begin.startswith(piece)
-    return piece_fits and all(line.startswith(begin) for line, begin in zip(lines, begins))
+    return piece.startswith(next_begin) or next_begin.startswith(piece)
 
 
 def new_lines(
-    jobs: list[dict[str, Any]], n_done: int, batch_size: int, work: Callable, cluster: str
-) -> Generator[dict[str, Any], None, None]:
+    jobs: list[Job], n_done: int, batch_size: int, work: Callable, cluster: str
+) -> Generator[Line, None, None]:
     """Yield the lines of the jobs after the first n_done, in their order: those that work(jobs)
     returns for groups of batch_size, here or on the workers of a cluster.
     """
@@ -179,7 +192,7 @@ def identity_of(target: str, draft: str, models_dir: str) -> str:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
-def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
     """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
     same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
 
@@ -191,16 +204,12 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
     target, draft_model, encoder = pair_of(settings)
     identity = identity_of(*names_of(settings))
-    lines: list[dict[str, Any]] = [{"settings": job, "models": identity} for job in jobs]
+    lines = [{"settings": job, "models": identity} for job in jobs]
     for line in lines:
-        try:
-            prompt = line["settings"]["prompt"]
-            line["prompt_token_ids"] = encode_prompt(prompt, encoder, target)
-        except ValueError as error:
-            line["error"] = str(error)
+        add_ids(line, target, encoder)
     readable = [line for line in lines if "error" not in line]
 
-    def continue_line(line: dict[str, Any], decoder: Decoder, batched: Callable) -> dict[str, Any]:
+    def continue_line(line: Line, decoder: Decoder, batched: Callable) -> Line:
         models, options = (batched(target), batched(draft_model)), options_of(line["settings"])
         rounds = begin(decoder, *models, encoder, line["prompt_token_ids"], **options)
         return decode(rounds, encoder)
@@ -215,3 +224,13 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[dict[str, Any]]) -> li
         options = options_of(line["settings"])
         line |= compare(turns, target, line["prompt_token_ids"], options)
     return lines
+
+
+def add_ids(line: Line, target: Model, encoder: Encoder) -> None:
+    """Add the prompt's token ids to a line that has its settings, or the error of a prompt that
+    cannot be continued.
+    """
+    try:
+        line["prompt_token_ids"] = encode_prompt(line["settings"]["prompt"], encoder, target)
+    except ValueError as error:
+        line["error"] = str(error)

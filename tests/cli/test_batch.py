@@ -174,7 +174,10 @@ def test_a_file_of_an_older_version_is_gone_on_with(batch, out):
     whole = lines_of(out)
     older = [{name: x for name, x in line.items() if name != "models"} for line in whole]
     out.write_text("".join(json.dumps(line) + "\n" for line in older[:4]))
-    assert batch().code == 0 and lines_of(out) == older[:4] + whole[4:]
+    done = batch()
+    assert done.code == 0 and lines_of(out) == older[:4] + whole[4:]
+    assert f"note: {out}: does not say which models wrote its lines" in done.err
+    assert "which models" not in batch().err
 
 
 @pytest.mark.parametrize("n", range(8))
