@@ -146,22 +146,22 @@ class Product:
         return (0 + self).reshape(*shape)
 
 
-def gelu(x, xp, kernel=GELU):  # a Product or an array [..., n] -> [..., n]
-    """GELU of x, with the bias of a Product added before, as one kernel, in a new array of the
-    product's dtype, which is that of the next weight. kernel: GELU, which approximates it by tanh
-    as gpt2.gelu does, or EXACT_GELU
+def gelu(x, xp):  # a Product or an array [..., n] -> [..., n]
+    """GELU of x, approximated by tanh as in gpt2.gelu; of a Product, with its bias added before, in
+    the same kernel. Returns a new array of x's dtype, float32 or float16. xp is not used.
     """
-    return kernel(x.product, x.bias) if isinstance(x, Product) else kernel(x, 0)
+    return GELU(x.product, x.bias) if isinstance(x, Product) else GELU(x, 0)
 
 
 def exact_gelu(x, xp):  # a Product or an array [..., n] -> [..., n]
-    """`gelu` without its approximation by tanh."""
-    return gelu(x, xp, EXACT_GELU)
+    """GELU of x as in `gelu`, but by the normal distribution itself."""
+    return EXACT_GELU(x.product, x.bias) if isinstance(x, Product) else EXACT_GELU(x, 0)
 
 
 def asarray(array):
-    """A NumPy array on the GPU; floats become float32, which the kernels expect."""
-    return cupy.asarray(array, dtype=cupy.float32 if array.dtype.kind == "f" else None)
+    """A NumPy array on the GPU, of the same shape; floats become float32, which kernels expect."""
+    dtype = cupy.float32 if array.dtype.kind == "f" else array.dtype
+    return cupy.asarray(array, dtype=dtype)
 
 
 def to_host(product: Product) -> np.ndarray:

@@ -154,11 +154,9 @@ def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
         return False
     # a line is {"settings": job, ...}: it begins so, without the last brace
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
-    for line, begin in zip(lines, begins):
-        if not line.startswith(begin):
-            return False
     next_begin = begins[len(lines)] if piece else b""
-    return piece.startswith(next_begin) or next_begin.startswith(piece)
+    piece_fits = piece.startswith(next_begin) or next_begin.startswith(piece)
+    return piece_fits and all(line.startswith(its) for line, its in zip(lines, begins))
 
 
 def new_lines(

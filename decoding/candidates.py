@@ -42,25 +42,40 @@ def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, 
     return path, rng.sample(rest)
 
 
-def acceptance(p, q, k, again=True):  # [n_vocab], [n_vocab] -> float
-    """The probability that `verify_tree` accepts one of k candidates for a place, each sampled from
-    q; if not `again`, from q without those before it.
+def acceptance(p, q, k):  # [n_vocab], [n_vocab] -> float
+    """The probability that `verify_tree` accepts one of k candidates for a place, sampled from q
+    independently.
 
     >>> p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
-    >>> [round(acceptance(p, q, k, again), 4) for k, again in ((1, True), (2, True), (2, False))]
-    [0.6, 0.76, 0.9]
+    >>> round(acceptance(p, q, 1), 4), round(acceptance(p, q, 2), 4)
+    (0.6, 0.76)
     """
-    accepted = np.minimum(p, q).sum()
+    rest, rejected = p, 1.0  # what the target still owes; the probability that all were rejected
+    for _ in range(k):
+        rejected *= np.maximum(q - rest, 0).sum()
+        rest = residual(rest, q)
+    return float(1 - rejected)
+
+
+def acceptance_without_replacement(p, q, k):  # [n_vocab], [n_vocab] -> float
+    """The probability that `verify_tree` accepts one of k candidates for a place, each sampled from
+    q without the tokens of those before it.
+
+    >>> p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
+    >>> [round(acceptance_without_replacement(p, q, k), 4) for k in (1, 2)]
+    [0.6, 0.9]
+    """
+    accepted = np.minimum(p, q).sum()  # as the first candidate
     if k == 1:
         return float(accepted)
-    # the first candidate is rejected as each token with these probabilities; then k - 1 are left
-    rest, rejected = residual(p, q), np.maximum(q - p, 0)
-    if again:
-        return float(accepted + rejected.sum() * acceptance(rest, q, k - 1))
+    rejected = np.maximum(q - p, 0)  # [n_vocab], how often the first is each token, and rejected
+    rest = residual(p, q)
     for token in np.flatnonzero(rejected):
-        if (left := 1 - q[token]) > 0:  # 0: there is no other candidate
-            others = np.where(np.arange(len(q)) == token, 0, q) / left
-            accepted += rejected[token] * acceptance(rest, others, k - 1, again)
+        others = q.copy()
+        others[token] = 0
+        if others.any():
+            others /= others.sum()
+            accepted += rejected[token] * acceptance_without_replacement(rest, others, k - 1)
     return float(accepted)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from checkpoints.registry import MODELS_DIR
 from cli.picture import painted
 from cli.prompts import STORIES, read_prompts
-from decoding.candidates import acceptance, best_acceptance
+from decoding.candidates import acceptance, acceptance_without_replacement, best_acceptance
 from decoding.clocked import Clocked
 from decoding.decode import load_pair, timed
 from decoding.theory import speedup
@@ -298,10 +298,8 @@ def candidates():
     print("| candidates | with replacement | without | at most, if independent |")
     rows = list(pair_rows(SamplingParams(1.0, top_k=20), 20))
     for k in (1, 2, 3):
-        each = [
-            (acceptance(p, q, k), acceptance(p, q, k, again=False), best_acceptance(p, q, k))
-            for p, q in rows
-        ]
+        functions = acceptance, acceptance_without_replacement, best_acceptance
+        each = [[function(p, q, k) for function in functions] for p, q in rows]
         print(f"| {k} | {' | '.join(f'{mean:.3f}' for mean in np.mean(each, axis=0))} |")
 
 

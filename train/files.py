@@ -22,6 +22,8 @@ from gpt2 import Config
 from train.students import GPT2, Eagle, Medusa
 from utils import stored_weights
 
+KINDS: dict[str, Any] = {"eagle": Eagle, "medusa": Medusa}  # of heads
+
 
 @dataclass(frozen=True)
 class Student:
@@ -51,24 +53,37 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     names nothing.
     """
     seed_weights(seed)
-    kinds = {"eagle": Eagle, "medusa": Medusa}
-    if word in kinds:
-        return Student(word, kinds[word](config), "")
+    path = Path(word)
+    if word in KINDS:
+        return Student(word, KINDS[word](config), "")
     if re.fullmatch(r"\d+x\d+", word):
         return Student(word, GPT2(shaped(word, config.n_vocab, config.n_ctx, d_head=32)), "")
-    path = Path(word)
-    if path.suffix == ".safetensors" and path.stem in kinds:
-        module = kinds[path.stem](config)
-        with reading(path, f"expected the file of a head of {target.name}"):
-            module.load_state_dict({k: v.float() for k, v in load_file(path).items()})
-        return Student(path.stem, module, version_of([path]))
-    folder = find_folder(word)
+    if path.suffix == ".safetensors" and path.stem in KINDS:
+        return open_head(path, target, config)
+    return open_model(word, target, config)
+
+
+def open_head(path: Path, target: Path, config: Config) -> Student:
+    """The head in a file, such as models/17M/eagle.safetensors, as a student of a target with this
+    folder and shape. Raises ValueError for a head of another shape, and for any other file.
+    """
+    module = KINDS[path.stem](config)
+    with reading(path, f"expected the file of a head of {target.name}"):
+        module.load_state_dict({name: x.float() for name, x in load_file(path).items()})
+    return Student(path.stem, module, version_of([path]))
+
+
+def open_model(name: str, target: Path, config: Config) -> Student:
+    """The model of a name, which is a size or a folder, as a student of a target with this folder
+    and shape. Raises ValueError for another vocabulary, a shorter context, and if it is not there.
+    """
+    folder = find_folder(name)
     if load_encoder(folder) != load_encoder(target):
-        raise ValueError(f"{word}: expected the vocabulary of {target.name}")
-    own, tensors = read_model(folder)
+        raise ValueError(f"{name}: expected the vocabulary of {target.name}")
+    own, weights = read_model(folder)
     if own.n_ctx < config.n_ctx:
-        raise ValueError(f"{word}: a context of {own.n_ctx} tokens, expected {config.n_ctx}")
-    return Student(folder.name, GPT2(own, tensors), version_of(weights_files(folder)))
+        raise ValueError(f"{name}: a context of {own.n_ctx} tokens, expected {config.n_ctx}")
+    return Student(folder.name, GPT2(own, weights), version_of(weights_files(folder)))
 
 
 def seed_weights(seed: int) -> None:
@@ -89,12 +104,15 @@ def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
 
 
 def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
-    """(shape, {name as stored: parameters in float32}) of a model's folder. Raises ValueError if it
-    cannot be used.
+    """Read the model in a checkpoint folder: (its shape; its weights in float32, {name: array} for
+    each name of Config.shapes(), such as "h.0.ln_1.weight"). Raises ValueError for a file that is
+    missing or damaged, and for a model of another kind.
     """
-    config = fit_vocabulary(folder, read_config(folder), load_encoder(folder))
+    encoder = load_encoder(folder)
+    config = fit_vocabulary(folder, read_config(folder), encoder)
     read = stored_weights(folder, config)
-    return config, {name: read(name) for name in config.shapes()}
+    weights = {name: read(name) for name in config.shapes()}
+    return config, weights
 
 
 # ---------------------------------------------------------------- on disk

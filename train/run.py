@@ -71,6 +71,15 @@ def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
     return step
 
 
+def save(folder: Path, step: int, identity: dict[str, Any], parts: list[Any]) -> None:
+    """Write the checkpoint of a run, for `resume`: the steps taken, its identity, and the states of
+    its parts, models and optimizers.
+    """
+    file, states = BytesIO(), [part.state_dict() for part in parts]
+    torch.save({"step": step, "identity": identity, "states": states}, file)
+    write(folder / STATE, file.getvalue())
+
+
 def train(
     folder: Path,
     identity: dict[str, Any],
@@ -85,11 +94,14 @@ def train(
     checkpoint and print what the exam says.
 
     identity: what tells the run from others, except for steps and rates; rates: the highest, of
-    each model. losses yields a loss for each model
+        each model; losses yields a loss for each model
+    Raises ValueError for a run of another identity, or one that has taken more steps.
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
     parts: list[Any] = [*models, *(one for both in optimizers for one in both)]
     step = resume(folder, identity, parts)
+    if step > steps:
+        raise ValueError(f"--steps {steps}: {folder} has taken {step}; give as many or more")
     bar = tqdm(total=steps, initial=step, mininterval=5)
     while step < steps:
         first = step - step % ROUND
@@ -102,8 +114,6 @@ def train(
                 move(both, rate * rate_at(step, steps))
             step += 1
             bar.update()
-        file, states = BytesIO(), [part.state_dict() for part in parts]
-        torch.save({"step": step, "identity": identity, "states": states}, file)
-        write(folder / STATE, file.getvalue())
+        save(folder, step, identity, parts)
         bar.write(f"step {step}: {exam()}")
     bar.close()

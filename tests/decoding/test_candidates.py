@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from table_models import EXACT, TableModel
 
-from decoding.candidates import acceptance, best_acceptance, verify_tree
+from decoding.candidates import (
+    acceptance,
+    acceptance_without_replacement,
+    best_acceptance,
+    verify_tree,
+)
 from proof.enumerate import distribution, total_variation
 from proof.prove import prove
 from sampling import SamplingParams, one_hot, verify
@@ -102,7 +107,8 @@ def test_the_acceptance_is_that_of_the_rule_and_no_rule_accepts_more_than_the_be
             return len(verify_tree(tokens, [-1] * k, np.tile(p, (k + 1, 1)), rows, rng)[0])
 
         accepted = distribution(run).get(1, 0)
-        assert acceptance(p, q, k, how == "with replacement") == pytest.approx(accepted, abs=EXACT)
+        of_how = acceptance if how == "with replacement" else acceptance_without_replacement
+        assert of_how(p, q, k) == pytest.approx(accepted, abs=EXACT)
         if how == "with replacement":
             assert accepted < best_acceptance(p, q, k) + EXACT
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import END, ROOT
-from toys import NUMPY, TINY, write_checkpoint, write_pair
+from toys import NUMPY, TINY, refusal, write_checkpoint, write_pair
 
 import utils
 from checkpoints.files import sha256_of
@@ -297,6 +297,8 @@ def test_a_finished_run_goes_on_with_more_steps(places, tmp_path, monkeypatch):
         train.target(*places, **flags | {"steps": n})
         results.append(Path(places[1], "model.safetensors").read_bytes())
     assert steps == [0, 1, 2] and results[0] != results[1] == results[2]
+    said = refusal(partial(train.target, *places, **flags | {"steps": 2}))
+    assert said == f"--steps 2: {places[1]} has taken 3; give as many or more"
 
 
 def test_a_vocabulary_in_one_file_comes_with_the_model(places, folder, tmp_path):
