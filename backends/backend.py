@@ -5,7 +5,7 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -66,38 +66,20 @@ def get_backend(name: str = "numpy") -> Backend:
     """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose layers' weights take
     half the memory and are multiplied in float16. Raises ValueError if it is not to be had.
     """
-    if name in ("cupy", "cupy-float16"):
-        return cupy_backend(name)
-    if name != "numpy":
+    if name == "numpy":
+        return Backend(name, np, np.asarray, np.asarray, lay_out, on_all_threads)
+    if name not in ("cupy", "cupy-float16"):
         raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
-    return Backend(name, np, np.asarray, np.asarray, lay_out, on_all_threads)
-
-
-def cupy_backend(name: str) -> Backend:
-    """The Backend "cupy" or "cupy-float16". Raises ValueError without a GPU or CuPy."""
     try:
         from backends import gpu
 
         gpu.cupy.cuda.runtime.getDeviceCount()
     except ImportError:
-        raise ValueError(
-            "backend 'cupy': CuPy is not installed; try pip install cupy-cuda12x"
-        ) from None
+        problem = "CuPy is not installed; try pip install cupy-cuda12x"
+        raise ValueError(f"backend 'cupy': {problem}") from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
         raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
-    dtype = np.float16 if name == "cupy-float16" else np.float32
-    return Backend(
-        name=name,
-        xp=gpu.cupy,
-        asarray=gpu.asarray,
-        to_host=gpu.to_host,
-        lay_out=partial(gpu.Weight, dtype=dtype),
-        looks_up=dtype is np.float32,
-        layer_norm=gpu.layer_norm,
-        dot_product_attention=gpu.dot_product_attention,
-        gelu=gpu.gelu,
-        exact_gelu=gpu.exact_gelu,
-    )
+    return Backend(name, **gpu.parts(np.float16 if name == "cupy-float16" else np.float32))
 
 
 # ---------------------------------------------------------------- NumPy's products

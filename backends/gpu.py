@@ -8,6 +8,8 @@ float16. Nothing inside a pass waits for the GPU; only copying the logits to the
 """
 
 import math
+from functools import partial
+from typing import Any
 
 import cupy
 import numpy as np
@@ -167,3 +169,18 @@ def asarray(array):
 def to_host(product: Product) -> np.ndarray:
     """A product without bias, such as logits, in float32 as a NumPy array."""
     return cupy.asnumpy(product.product.astype(cupy.float32, copy=False))
+
+
+def parts(dtype: Any) -> dict[str, Any]:
+    """{field of a Backend: its value on a GPU}; dtype: of the weights, float32 or float16."""
+    return {
+        "xp": cupy,
+        "asarray": asarray,
+        "to_host": to_host,
+        "lay_out": partial(Weight, dtype=dtype),
+        "looks_up": dtype is np.float32,
+        "layer_norm": layer_norm,
+        "dot_product_attention": dot_product_attention,
+        "gelu": gelu,
+        "exact_gelu": exact_gelu,
+    }

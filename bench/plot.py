@@ -64,7 +64,7 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
 
 
 def line_of(
-    points: list[tuple], of_line: list[dict], stroke: str, colour: str, y_of: Callable
+    points: list[tuple], of_line: list[dict], colour: str, stroke: str, y_of: Callable
 ) -> Iterator[str]:
     """Yield SVG elements: a line, and each of its markers with its interval. points: (x, y) of each
     row; stroke: the attributes of the line, in this colour; y_of(speedup): its y
@@ -97,22 +97,35 @@ def draw(rows: list[dict]) -> str:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
     parts = axes(numbers, most, x_of, y_of)
-    for i, (entry, of_line) in enumerate(lines.items()):
-        colour, stroke = look_of(of_line[0], rows)
+    looks = [look_of(of_line[0], rows) for of_line in lines.values()]
+    for i, (look, of_line) in enumerate(zip(looks, lines.values())):
         # a little to the side, so that bars can be told apart
         points = [(x_of(row[axis]) + 5 * i, y_of(measured(row))) for row in of_line]
-        parts += line_of(points, of_line, stroke, colour, y_of)
-        # the legend, in two columns: a piece of the line with a marker, then its words
+        parts += line_of(points, of_line, *look, y_of)
+    parts += legend([*lines], looks)
+    title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
+    return framed(parts, escape(title), AXES[axis], end_of_legend(len(lines)) + 30)
+
+
+def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
+    """SVG elements in two columns: for each line a piece of it with a marker, then its entry; below
+    them, what a hollow marker means. looks: of each line, as look_of returns them
+    """
+    parts = []
+    for i, (entry, (colour, stroke)) in enumerate(zip(entries, looks)):
         x, y = LEFT + COLUMN * (i % 2), LEGEND + ROW * (i // 2)
         parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
         parts.append(marker(x + 20, y, colour, False))
         parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
-    y = LEGEND + ROW * ((len(lines) + 1) // 2)
+    y = end_of_legend(len(entries))
     parts.append(marker(LEFT + 20, y, "#7a7f87", True))
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
-    parts.append(f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>')
-    title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
-    return framed(parts, escape(title), AXES[axis], y + 30)
+    return [*parts, f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>']
+
+
+def end_of_legend(n_lines: int) -> int:
+    """The y of the last row of the legend, which follows the entries of n_lines in two columns."""
+    return LEGEND + ROW * ((n_lines + 1) // 2)
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:

@@ -93,21 +93,28 @@ def to_markdown(rows: list[dict]) -> str:
     common = [name for name in CASE if name not in ("draft", "K") and len({*texts[name]}) == 1]
     columns = [name for name in HEADINGS if name not in common and {*texts[name]} != {"–"}]
     lines = [[texts[name][i] for name in columns] for i in range(len(rows))]
-    settings, machine = rows[0]["settings"], rows[0]["machine"]
-    counts = sorted({row["prompts"] for row in rows})
-    n_prompts = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
-    n_prompts += f" prompt{'s' * (counts[-1] > 1)}"
     parts = [
-        label(settings),
+        label(rows[0]["settings"]),
         f"All rows: {', '.join(f'{HEADINGS[name]} {texts[name][0]}' for name in common)}.",
         markdown_table([HEADINGS[name] for name in columns], lines),
         "\n".join(remarks(rows)),
         LEGEND,
-        f"{n_prompts}, {settings['n_tokens_to_generate']} tokens each, medians of "
-        f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
-        f"{settings['backend']}, {machine['date']}.",
+        how_measured(rows),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def how_measured(rows: list[dict]) -> str:
+    """Return a line with the number of prompts, tokens and repeats of all rows, and the machine."""
+    settings, machine = rows[0]["settings"], rows[0]["machine"]
+    counts = sorted({row["prompts"] for row in rows})
+    prompts = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
+    prompts += " prompt" if counts[-1] == 1 else " prompts"
+    return (
+        f"{prompts}, {settings['n_tokens_to_generate']} tokens each, medians of "
+        f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
+        f"{settings['backend']}, {machine['date']}."
+    )
 
 
 def label(settings: dict) -> str:

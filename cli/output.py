@@ -67,29 +67,37 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
     """
     path = Path(path)
     require_writable(path)
-    is_new = not path.exists()
-    if not is_new and not path.is_file():
+    if path.exists() and not path.is_file():
         # a named pipe stays open from line to line: when it is closed, its reader takes that for
         # the end
         return partial(write_all, os.open(path, os.O_WRONLY), path)
-    size = 0 if is_new else path.stat().st_size
+    size = path.stat().st_size if path.exists() else 0
 
     def write(line: str) -> None:
         nonlocal size
-        with named(path), path.open("ab", buffering=0) as file:
-            lock(file)  # what is cut off below is then no line of another program
-            if os.fstat(file.fileno()).st_size != size:
-                raise ValueError(f"{path}: another program writes to it, too; give another name")
-            try:
-                write_all(file.fileno(), path, line)
-            except OSError:  # the disk is full
-                file.truncate(size)
-                if is_new and not size:  # no line was written: leave no file
-                    path.resolve().unlink()  # if the path is a link, it was there before: it stays
-                raise
-            size = os.fstat(file.fileno()).st_size
+        size = append(line, path, size)
 
     return write
+
+
+def append(line: str, path: Path, size: int) -> int:
+    """Add a line to a file of `size` bytes, whole or not at all; a missing file is made. Returns
+    its new size. Raises ValueError if it has another size, as another program writes to it, too;
+    OSError, which names it, if the disk is full.
+    """
+    is_new = not path.exists()
+    with named(path), path.open("ab", buffering=0) as file:
+        lock(file)  # what is cut off below is then no line of another program
+        if os.fstat(file.fileno()).st_size != size:
+            raise ValueError(f"{path}: another program writes to it, too; give another name")
+        try:
+            write_all(file.fileno(), path, line)
+        except OSError:
+            file.truncate(size)
+            if is_new:
+                path.resolve().unlink()  # if the path is a link, it was there before: it stays
+            raise
+        return os.fstat(file.fileno()).st_size
 
 
 def lock(file: IO) -> None:

@@ -88,7 +88,8 @@ def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     what cannot be used: a number out of range, or coupled with verification.
     """
     options = {name: settings[name] for name in ("K", "seed", "verification", "coupled")}
-    if (n_tokens := settings["n_tokens_to_generate"]) < 1:
+    options["n_tokens"] = n_tokens = settings["n_tokens_to_generate"]
+    if n_tokens < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
     if options["K"] != "auto" and options["K"] < 1:
         raise ValueError(f"K = {options['K']}: expected 1 or more")
@@ -96,8 +97,10 @@ def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
         raise ValueError(f"seed {options['seed']}: expected 0 or more")
     if options["coupled"] and options["verification"] != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    to_probs = SamplingParams(*(settings[x] for x in ("temperature", "top_k", "top_p")))
-    return options | dict(n_tokens=n_tokens, to_probs=to_probs, stop=read_stop(settings["stop"]))
+    filters = settings["top_k"], settings["top_p"]
+    options["to_probs"] = SamplingParams(settings["temperature"], *filters)
+    options["stop"] = read_stop(settings["stop"])
+    return options
 
 
 def decoders_of(mode: str) -> tuple[Decoder, ...]:

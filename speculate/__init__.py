@@ -27,7 +27,9 @@ __path__ = [str(ROOT)]  # where Python looks for speculate.utils
 def import_ours(
     name: str, own: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
 ) -> ModuleType:
-    """What the statement `import` calls in a module of this program, in place of __import__."""
+    """What the statement `import` calls in a module of this program, in place of __import__: utils
+    is then speculate.utils, whatever else has this name. Takes and returns what __import__ does.
+    """
     top = name.partition(".")[0]
     if level or top not in OURS:
         return builtins.__import__(name, own, local, fromlist, level)
@@ -39,6 +41,7 @@ class Loader(SourceFileLoader):
     """Loads a module of this program."""
 
     def exec_module(self, module: ModuleType) -> None:
+        """Run a module's code, where the statement `import` calls import_ours."""
         vars(module)["__builtins__"] = vars(builtins) | {"__import__": import_ours}
         super().exec_module(module)
 
@@ -50,6 +53,7 @@ class Finder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Where Python finds a module of this name; None for one of another program."""
         if not name.startswith(f"{__name__}."):
             return None
         spec = PathFinder.find_spec(name, path, target)

@@ -89,15 +89,22 @@ def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy:
     mean = lambda shares: sum(shares) / len(shares)
     words = []
     for student in students:
-        # of one student, so of the first and only list that `drafts` yields
-        pairs = lambda texts: (
-            pair for ids in texts.split(16) for pair in next(drafts(teacher, [student], ids))
-        )
-        accepted = [1 - total_variation(p, q) for p, q in pairs(sampled)]
-        agree = [(p.argmax(-1) == q.argmax(-1))[:, OPENING:] for p, q in pairs(greedy)]
-        agreed = [one.float().mean() for one in agree]
+        accepted = [1 - total_variation(p, q) for p, q in drafts_of(student, teacher, sampled)]
+        agreed = []
+        for p, q in drafts_of(student, teacher, greedy):
+            are_equal = p.argmax(-1) == q.argmax(-1)
+            agreed.append(are_equal[:, OPENING:].float().mean())
         words.append(f"{student.name} {mean(accepted):.3f} {mean(agreed):.3f}")
     return ", ".join(words)
+
+
+def drafts_of(student: Student, teacher: GPT2, texts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the pairs (p, q) of one student, as `drafts` makes them, for a few texts at a time, to
+    spare memory. texts: [n_rows, n_seq]
+    """
+    for ids in texts.split(16):
+        (pairs,) = drafts(teacher, [student], ids)
+        yield from pairs
 
 
 # ---------------------------------------------------------------- optimizers
