@@ -108,9 +108,8 @@ def load_models(
     encoders = [load_encoder(folder) for folder in folders]
     for name, encoder in zip(names, encoders):
         if encoder != encoders[0]:
-            raise ValueError(
-                f"draft {name} and target {names[0]} have different vocabularies: they cannot pair"
-            )
+            pair = f"draft {name} and target {names[0]}"
+            raise ValueError(f"{pair} have different vocabularies: they cannot pair")
     configs = [fit_vocabulary(*of, encoders[0]) for of in zip(folders, configs)]
     require_memory(configs)
     reads = [stored_weights(*of) for of in zip(folders, configs)]
@@ -129,10 +128,9 @@ def require_memory(configs: list[Config]) -> None:
     numbers = sum(c.n_parameters + c.n_ctx * c.n_embd * (2 * c.n_layer + 1) for c in configs)
     needed, free = 4 * numbers, available_bytes()  # float32
     if needed > free:
-        raise ValueError(
-            f"weights and caches need {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are "
-            "available; use a smaller model, or close other programs"
-        )
+        sizes = f"{needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are available"
+        advice = "use a smaller model, or close other programs"
+        raise ValueError(f"weights and caches need {sizes}; {advice}")
 
 
 def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> float:

@@ -71,10 +71,8 @@ def fetch_model(repository: str, folder: Path) -> None:
     try:
         fetch_files(f"{host.rstrip('/')}/{repository}/resolve/main", folder)
     except Missing as error:
-        raise ValueError(
-            f"{repository}: Hugging Face has no such public model, or not all its files ({error}); "
-            "use the name of one"
-        ) from None
+        problem = f"Hugging Face has no such public model, or not all its files ({error})"
+        raise ValueError(f"{repository}: {problem}; use the name of one") from None
     finally:
         with contextlib.suppress(OSError):  # from the innermost on, until one holds something
             for path in made:

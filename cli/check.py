@@ -49,9 +49,8 @@ def require_sizes(folder: Path, model: Model) -> None:
     for name, tensor in open_weights(folder, model.config).items():
         array = tensor.stored()
         if (largest := max(array.max(), -array.min())) > LARGEST:
-            raise ValueError(
-                f"{tensor.path}: {name} has an entry of size {largest:.1g}: damaged; fetch it again"
-            )
+            problem = f"{name} has an entry of size {largest:.1g}: damaged"
+            raise ValueError(f"{tensor.path}: {problem}; fetch it again")
 
 
 def require_logits(folder: Path, model: Model) -> None:
@@ -60,10 +59,9 @@ def require_logits(folder: Path, model: Model) -> None:
     """
     ids = [*range(min(8, model.config.n_ctx, model.config.n_vocab))]
     if not 0.01 < np.ptp(model.read(ids, model.new_cache())) < np.inf:  # NaN is not between them
-        raise ValueError(
-            f"{folder}: the logits of all tokens are equal, or not finite: the weights are zero, "
-            "damaged, or of another dtype than their file says; fetch them again"
-        )
+        problem = "the logits of all tokens are equal, or not finite"
+        why = "the weights are zero, damaged, or of another dtype than their file says"
+        raise ValueError(f"{folder}: {problem}: {why}; fetch them again")
 
 
 def follows(model: Model, ids: list[int], tokens: list[int]) -> bool:

@@ -17,10 +17,10 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
     """
     unknown = [repr(size) for size in sizes if not repository(size_of(size))]
     if unknown or not sizes:
-        raise ValueError(
-            f"{' '.join(['download', *unknown])}: expected sizes, of {', '.join(REPOSITORIES)}, "
-            "or Hugging Face repositories as owner/name"
+        expected = (
+            f"sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
         )
+        raise ValueError(f"{' '.join(['download', *unknown])}: expected {expected}")
     for size in sizes:
         folder = find_folder(size, models_dir, download=True)
         n_bytes = sum(x.stat().st_size for x in folder.iterdir() if x.suffix != ".part")

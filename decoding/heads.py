@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.files import first_of, sha256_of
+from checkpoints.files import REFETCH, first_of, sha256_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from decoding.eagle import Eagle, EagleConfig
@@ -59,19 +59,15 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     table = safetensors.read_table(first_of(folder, path.name))  # which refuses a Git LFS pointer
     _, metadata, _ = safetensors.read_header(path)
     if metadata.get("target") != sha256_of(weights_files(folder)):
-        raise ValueError(
-            f"{path}: was trained on another target than the model beside it; train it again with "
-            f"{train}"
-        )
+        problem = "was trained on another target than the model beside it"
+        raise ValueError(f"{path}: {problem}; train it again with {train}")
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
         config = head_config(name, target.config, shapes, metadata)
     except (KeyError, TypeError, ValueError):
         config = None
     if config is None or shapes != config.shapes():
-        raise ValueError(
-            f"{path}: no {name} head has such tensors and notes; delete it and fetch it again"
-        )
+        raise ValueError(f"{path}: no {name} head has such tensors and notes; {REFETCH}")
 
     def read(key: str) -> np.ndarray:
         array = table[key].read(np.float32)
