@@ -202,7 +202,7 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
     target, draft_model, encoder = pair_of(settings)
     identity = identity_of(*names_of(settings))
-    lines = [{"settings": job, "models": identity} for job in jobs]
+    lines: list[Line] = [{"settings": job, "models": identity} for job in jobs]
     for line in lines:
         add_ids(line, target, encoder)
     readable = [line for line in lines if "error" not in line]
