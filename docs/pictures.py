@@ -61,7 +61,7 @@ def paint():
 
 # ---------------------------------------------------------------- the race
 
-PROMPT, N_TOKENS, K, TURNS = "The girl took the key and", 34, 4, 15
+PROMPT, N_TOKENS, K, TURNS = "The poor woman did not know the", 22, 4, 15
 PLAYED = 6  # seconds that the slower decoder takes in the picture, which plays once
 RACE_STYLE = """
 .count { font-weight: 700; font-size: 30px; fill: var(--p); } .gain { font-size: 14px; }
@@ -442,12 +442,13 @@ def live():
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder, "live.html")
         subprocess.run(
-            [sys.executable, docs.parent / "main.py", "play", "--save", page], check=True
+            [sys.executable, docs.parent / "main.py", "play", "--save", page, "--seed", "20"],
+            check=True,
         )
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         tab = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
         tab.goto(page.as_uri())
-        tab.evaluate("showMoment(race.lanes[1].deliveries[0].end)")
+        tab.evaluate("showMoment(race.lanes[1].fetches[0].end)")
         tab.screenshot(path=docs / "live.png")
         browser.close()
         shutil.copyfile(page, docs / "live.html")

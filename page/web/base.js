@@ -39,7 +39,7 @@ const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line o
 const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
 const times = x => x.toFixed(2) + "\u00a0×";
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
-const plural = (n, word) => `${n} ${word}${n === 1 ? "" : word.endsWith("s") ? "es" : "s"}`;
+const plural = (n, word) => `${n} ${word}${n === 1 ? "" : /(s|ch)$/.test(word) ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});
 const sentence = text => text[0].toUpperCase() + text.slice(1) + ".";
@@ -53,7 +53,7 @@ const visible = text => plainly(text).replace(/^ /, "␣").replace(/\n/g, "⏎")
 const inText = text => plainly(text).replace(/\n/g, "⏎\n") || "·";
 const words = {}; // token: its text
 const word = id => visible(words[id]);
-const bare = text => visible(text).replace("␣", "");
+const bare = text => visible(text).replace(/^␣(?=.)/, "");
 const quoted = id => `“\u2068${bare(words[id])}\u2069”`; // isolated: it may run the other way
 const listed = id => (/^\p{L}/u.test(words[id]) ? "…" : "") + bare(words[id]); // … goes on with a word
 const spoken = id => word(id).replace("␣", "space ");
@@ -79,7 +79,7 @@ const draftedIn = run => sum(run.rounds.map(({draft}) => draft.length));
 const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
-const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a delivery
+const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a fetch
 const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 
@@ -87,9 +87,10 @@ const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 const speedupsOf = run => run.turns.map(([alone, draft, rest]) =>
   tokensOf(run).length * alone / run.alone.tokens.length / (draft + rest));
 const speedupOf = run => median(speedupsOf(run));
+const isMeasured = run => run.turns.length > 2 || !asking; // not just in the first turn
 
-// Of the race that is shown, in seconds: a delivery alone; with guesses, the guessing before a
-// delivery, and the delivery itself. And how many guesses and words it has. All on average.
+// Of the race that is shown, in seconds: a fetch alone; with guesses, the guessing before a
+// fetch, and the fetch itself. And how many guesses and words it has. All on average.
 function costsOf({alone, rounds}) {
   const mean = valueOf => sum(rounds.map(valueOf)) / rounds.length;
   return {alone: sum(alone.seconds) / alone.tokens.length, guessing: mean(({seconds}) => seconds[0]),

@@ -92,6 +92,16 @@ function showBase(run) {
   for (const show of [showHead, showRace, showMicroscope, showPays]) show(run);
 }
 
+// Of a run and its other one, each part takes the room of the taller: nothing jumps from one to the other.
+const PARTS = ["lanes", "sum", "cost", "why", "easy", "microscope", "chances"];
+const freeRoom = () => PARTS.forEach(id => $(id).style.removeProperty("min-height"));
+function keepRoom(runs) {
+  freeRoom();
+  const heights = runs.map(run => { showBase(run); return PARTS.map(id => $(id).offsetHeight); });
+  PARTS.forEach((id, i) => $(id).style.setProperty("min-height", Math.max(...heights.map(one => one[i])) + "px"));
+}
+addEventListener("resize", freeRoom);
+
 // A run has come, and with it another one: of one, the words are the likeliest; of the other, they
 // are drawn by chance.
 function begin(run) {
@@ -99,10 +109,8 @@ function begin(run) {
   $("views").classList.remove("waiting"); // from now on nothing above what is there appears
   $("controls").classList.remove("room");
   Object.assign(words, run.words, run.other?.words);
-  showBase(run);
+  keepRoom(run.other ? [run.other, run] : [run]);
   $("chance").classList.toggle("room", !run.other); // it is still to come
-  if (run.other) for (const one of [run, run.other])
-    $("chance").querySelectorAll("b")[Number(isByChance(one))].textContent = factor(speedupOf(one));
 }
 
 // Play from the beginning; without motion, the end is shown.

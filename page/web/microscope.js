@@ -24,7 +24,7 @@ function itemsOf(run) {
 }
 
 function itemButton(item) {
-  const label = `${spoken(item.id) || "empty"}, ${NAMES[item.kind]}, delivery ${item.r + 1}`;
+  const label = `${spoken(item.id) || "empty"}, ${NAMES[item.kind]}, fetch ${item.r + 1}`;
   const element = make(`button.token.${item.kind}`, {type: "button", "aria-label": label,
     "aria-pressed": "false", tabindex: "-1", click: () => select(item)},
     inText(item.shown ?? words[item.id]).replace(/\n/g, "").replace(/^ (?=.)/, ""));
@@ -32,17 +32,21 @@ function itemButton(item) {
   return element;
 }
 
-// Below each guess are two bars, its q and its p.
+// How sure the large model was at the place of an item: the odds of its likeliest word there.
+const sureOf = ({round, i}) => round.likely[i][0][1];
+
+// The darker a word, the surer the large model was. A rejected guess stands above its replacement.
 function showText(run) {
+  const cell = item => make("span.cell", {style: {"--sure": sureOf(item)}}, itemButton(item));
   put("text", make("span.soft", plainly(run.prompt)), items.map((item, n) => {
-    const {p, q, shown} = item, own = shown ?? words[item.id];
-    return [/^ ./.test(own) && " ",
-      make(q === undefined ? "span" : "span.cell", {style: {"--p-of": p ?? 0, "--q-of": q ?? 0}}, itemButton(item)),
-      shown !== null && /\n$/.test(own) && !/^\n/.test(items[n + 1]?.shown ?? "") && "\n"];
+    const {kind, shown} = item, own = shown ?? words[item.id], next = items[n + 1];
+    if (kind === "rejected" && next?.kind === "correction") return;
+    const isPair = items[n - 1]?.kind === "rejected" && kind === "correction";
+    return [/^ ./.test(own) && " ", isPair ? make("span.pair", itemButton(items[n - 1]), cell(item)) : cell(item),
+      shown !== null && /\n$/.test(own) && !/^\n/.test(next?.shown ?? "") && "\n"];
   }));
-  put("legend", make("li", make("span.swatch", {style: {"--ground": "var(--q)"}}), "how likely the small model found it"),
-    make("li", make("span.swatch", {style: {"--ground": "var(--p)"}}), "the large one"),
-    ["draft", "rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
+  put("legend", make("li", "the large model was unsure ", make("span.swatch.scale"), " sure"),
+    ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
 }
 
 // ---------------------------------------------------------------- why guesses are right
@@ -50,9 +54,12 @@ function showText(run) {
 function showEasy(run) {
   const [large, small] = run.parameters, [drafted, examined, accepted] = [draftedIn, examinedIn, acceptedIn].map(count => count(run));
   const isOften = accepted > .5 * examined, who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
+  const guesses = items.filter(({kind}) => kind === "rejected" || kind === "draft");
+  const score = list => make("b", `${list.filter(({kind}) => kind === "draft").length} of ${list.length}`);
+  const [sure, unsure] = [true, false].map(is => guesses.filter(item => is === sureOf(item) > .5));
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
-  put("surely", drafted > 0 && [isOurs(run) && "It was trained to imitate the large one. ", small && isOften ? "It mostly finds the same words likely: compare" : "Compare",
-    " the two bars below each guess. (Replacements and extra words were not guessed.)"]);
+  put("surely", drafted > 0 && [small && isOften && isOurs(run) && "It was trained to imitate the large one. ", "The darker a word, the surer the large model was: where one word had over half the odds, ",
+    score(sure), " guesses were accepted; elsewhere, ", score(unsure), "."]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
     `, ${examined - accepted} rejected, ${drafted - examined} void, as they came after a rejected one.`]);
 }
@@ -74,7 +81,7 @@ function explain({kind, round, i, id, ratio, u, P}) {
     draft: odds,
     rejected: odds + (own ? ` In its place comes ${own}.` : ""),
     correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from the words that the small model guesses too seldom" : ""}.`,
-    bonus: "All guesses were accepted: behind the last one, the same delivery brought the large model’s own next word, for free.",
+    bonus: "All guesses were accepted: behind the last one, the same fetch brought the large model’s own next word, for free.",
     target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
 }
@@ -186,9 +193,14 @@ function stepsOfDraw({guess, place, instead}, rows) {
 function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, most}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
   let n = 0;
+  // The largest difference from p; as bars, how it was after 10, 100, ... draws, and how it is.
+  const gapOf = () => Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
+  const before = [], gaps = make("div.gaps", {"aria-hidden": "true"});
+  const showGaps = () => gaps.replaceChildren(...[...before.filter(([m]) => m < n), [n, gapOf()]].slice(-4).flatMap(([m, gap]) =>
+    [make("span", whole(m)), make("i", {style: width(gap / .3)}), make("span", (100 * gap).toFixed(1))]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
-    n++;
+    if (Number.isInteger(Math.log10(++n)) && n > 1) before.push([n, gapOf()]);
   };
   const showCounts = () => {
     total.textContent = whole(n) + " ×";
@@ -199,12 +211,12 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
       residual[i].setAttribute("width", share(all - own));
       tally[i].textContent = percent((count.accepted + count.residual) / n);
     });
+    showGaps();
   };
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
-    const gap = Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Largest difference from p: ${(100 * gap).toFixed(1)} percentage points.`);
+      make("span.mark.correction", "replaced"), `. Largest difference from p: ${(100 * gapOf()).toFixed(1)} percentage points. As a rule, the more draws, the smaller:`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {
@@ -247,7 +259,8 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
     draw([one], 0, .5);
   };
   return make("div.row.draws", button("Draw one", "draw", drawNext), button(`Draw ${whole(N_DRAWS)}`, "draws", () => draw([], N_DRAWS, 0)),
-    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess is accepted or replaced, again and again: what comes out?"));
+    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess is accepted or replaced, again and again: what comes out?"),
+    gaps);
 }
 
 // ---------------------------------------------------------------- which decision
@@ -288,11 +301,11 @@ $("text").addEventListener("keydown", event => {
   $("text").querySelector("[tabindex='0']").focus();
 });
 
-// It opens on the rejected word of the race that the small model says most too often.
+// It opens on the first rejected word of the race that the small model says much too often.
 function showMicroscope(run) {
   items = itemsOf(run);
   showText(run);
   showEasy(run);
-  const rejected = items.filter(({kind}) => kind === "rejected").sort((a, b) => a.p - a.q - (b.p - b.q));
-  select(rejected[0] || items[0]);
+  const rejected = items.filter(({kind}) => kind === "rejected");
+  select(rejected.find(({p, q}) => q - p > .05) ?? rejected[0] ?? items[0]);
 }
