@@ -97,7 +97,7 @@ const PARTS = ["lanes", "sum", "cost", "why", "easy", "microscope", "chances"];
 const freeRoom = () => PARTS.forEach(id => $(id).style.removeProperty("min-height"));
 function keepRoom(runs) {
   freeRoom();
-  const heights = runs.map(run => { showBase(run); return PARTS.map(id => $(id).offsetHeight); });
+  const heights = runs.map(run => { showBase(run); showMoment(race.length); return PARTS.map(id => $(id).offsetHeight); });
   PARTS.forEach((id, i) => $(id).style.setProperty("min-height", Math.max(...heights.map(one => one[i])) + "px"));
 }
 addEventListener("resize", freeRoom);

@@ -109,8 +109,8 @@ function showRule({p, q, id}, rows) {
   const isGuess = q !== undefined, lack = percent(sum(rows.map(({over}) => over)));
   put("rule", rows[0].q !== null && [
     make("li", make("b", "Guess. "), "The small model draws a word by its odds q", isGuess && [": ", make("b", `${quoted(id)} with q = ${percent(q)}`), "; the large model’s odds are ", make("b", `p = ${percent(p)}`)], "."),
-    make("li", make("b", "Accept or reject. "), "The guess is ", make("span.key.accepted", "accepted"), " with probability ", make("b", "min(1, p / q)", isGuess && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${(p / q).toFixed(2)}` : "1, always"}`), "."),
-    make("li", make("b", "Replace. "), "For a rejected guess, ", make("span.key.residual", "another word"), " is drawn from those that the small model guesses too seldom: by p − q where that is above 0, scaled to add up to 1. In short: ", make("b", "norm(max(0, p − q))"), ".")]);
+    make("li", make("b", "Accept or reject. "), "The guess is ", make("span.key.accepted", "accepted"), " with probability ", make("b", "min(1,\u00a0p\u00a0/\u00a0q)", isGuess && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${(p / q).toFixed(2)}` : "1, always"}`), "."),
+    make("li", make("b", "Replace. "), "For a rejected guess, ", make("span.key.residual", "another word"), " is drawn from those that the small model guesses too seldom: by p − q where that is above 0, scaled to add up to 1. In short: ", make("b", "norm(max(0,\u00a0p\u00a0−\u00a0q))"), ".")]);
   put("exact", rows[0].q !== null && ruleOf(state.base) === "token" && [make("b", "Why it comes out exactly as p: "), "a word is guessed and accepted in min(p, q) of all cases; max(0, p − q) is missing. ",
     `Over all words, ${lack} is missing, and ${lack} is rejected: each rejected guess goes where something is missing. `, make("b", "min(p, q) + max(0, p − q) = p"), ", however bad the guesses."]);
 }

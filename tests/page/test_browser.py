@@ -483,8 +483,9 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         shown = page.locator("#likely .chosen td.number").all_inner_texts()
         because = text_of(page, "#because")
         assert verdict in because
-        rule = text_of(page, "#rule")
-        assert f"q = {percent(q)}" in rule and f"p = {percent(p)}" in rule
+        rule = text_of(page, "#rule").replace("\u00a0", " ")
+        p_and_q = f"p = {percent(p)}", f"q = {percent(q)}"
+        assert all(odds.replace("\u00a0", " ") in rule for odds in p_and_q)
         assert "norm(max(0, p − q))" in rule
         division = f"{100 * p:.1f} / {100 * q:.1f} = " if p < q else ""
         assert f"min(1, p / q) = {division}{f'{p / q:.2f}' if p < q else '1, always'}" in rule
