@@ -197,7 +197,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
   const gapOf = () => Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
   const before = [], gaps = make("div.gaps", {"aria-hidden": "true"});
   const showGaps = () => gaps.replaceChildren(...[...before.filter(([m]) => m < n), [n, gapOf()]].slice(-4).flatMap(([m, gap]) =>
-    [make("span", whole(m)), make("i", {style: width(gap / .3)}), make("span", (100 * gap).toFixed(1))]));
+    [make("span", plural(m, "draw").replace(m, whole(m))), make("i", {style: width(gap / .3)}), make("span", (100 * gap).toFixed(1))]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
     if (Number.isInteger(Math.log10(++n)) && n > 1) before.push([n, gapOf()]);

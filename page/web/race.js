@@ -109,7 +109,7 @@ function drawLane(lane, run) {
       make("div.memory", lane.small && small && make("span.small", {style: {width: `${Math.min(1, Math.sqrt(small / large)) * 100}%`}}),
         make("span.slab", make("b", millions(large)), make("small", "in memory"))),
       make("div.pipes", lane.small, lane.large),
-      make(lane.places > 7 ? "div.places.many" : "div.places", make("div.place.head", ["guess", ["large model", wide(lane.isSaid ? " says" : "’s odds")], ""].map(name => make("span", name))), lane.rows)),
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid ? ["large model", wide(" says")] : [wide("large model’s "), "odds"], ""].map(name => make("span", name))), lane.rows)),
     make("div.time", lane.strip, lane.flag), lane.text)));
 }
 
@@ -124,17 +124,17 @@ const guessedAt = ({round, begin, middle}, time) =>
 // guesses are made, while the weights come, and when so many places are checked.
 function placesOf(lane, one, time, checked) {
   const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length;
-  const guessed = guessedAt(one, time), odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
+  const guessed = guessedAt(one, time), odds = (x, kind = "small") => make(kind, ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
     const guess = i < guessed && bare(words[draft[i]]);
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
-    const given = guess ? [guess, !lane.isSaid && odds(q[i])] : i === n && guessed === n && make("small", "no guess");
+    const given = guess ? [guess, !lane.isSaid && odds(q[i], "small.wide")] : i === n && guessed === n && make("small", "no guess");
     if (i > n || i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : i === n && guessed === n ? "" : ".empty", given, given && "…");
     if (i > accepted || i >= tokens.length) return row(".off", guess && make("s", given), "", "void");
     if (i === n) return row("", given, own(i), lane.small && make("span.bonus", "extra", wide(" word")));
     const says = lane.isSaid ? i < accepted ? guess : own(i) : odds(p[i]);
     return i < accepted ? row(".good", given, says, ["✓", wide(" accepted")])
-      : row(".wrong", make("s", given), says, [wide("✗ rejected, "), lane.isSaid ? "replaced" : ["→ ", own(i)]]);
+      : row(".wrong", make("s", given), says, lane.isSaid ? [wide("✗ rejected, "), "replaced"] : ["✗ → ", own(i)]);
   });
   return lane.small ? rows : [...rows, make("div.place.empty.rest", "the next places wait for this word")];
 }
