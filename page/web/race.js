@@ -36,7 +36,7 @@ function planOf([alone, together]) {
   const slow = (from, to) => ({from, to, wall: SECONDS.fetch * (to - from) / unit, bend: 0});
   const first = slow(0, end), rest = slow(end, race.length);
   for (let i = 0; i < 50 && rest.wall > SECONDS.others; i++) rest.bend = Math.log1p(rest.bend * rest.wall / SECONDS.others) || 1;
-  return [{...first, wall: Math.min(first.wall, 4 * SECONDS.fetch)}, {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true},
+  return [{...first, wall: Math.min(first.wall, 2 * SECONDS.fetch)}, {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true},
     {...rest, wall: Math.min(rest.wall, SECONDS.others)}, {from: race.length, to: race.length, wall: SECONDS.end, bend: 0, isEnd: true}].filter(({wall}) => wall > 0);
 }
 
