@@ -1,8 +1,9 @@
 """A process that judges a program alone: what it imports, prints or closes harms nobody else, and
-it can be stopped whatever it does. It writes lines of JSON, on the stdout that it was born with:
+it can be stopped whatever it does. It writes lines of JSON, on the stdout that it was born with, of
+which the last tells all that is known:
 
-    {"begins": [function, case]}, {"case": [function, the case in the result of `prove`]}
-    at last {"results": the list of them}, or {"error": what a user can put right}
+    {"name": the function's, "where": "in the case K = 1", "cases": entries of those before it}
+    {"results": those of `prove`}, or {"error": what a user can put right}
 """
 
 import os
@@ -24,9 +25,9 @@ from .program import find, load
 
 def main(program: str, settings: str, began: str) -> None:
     """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write lines of
-    JSON to stdout: {"begins": ...} and {"case": ...} for each case, at last {"results": ...}, or
-    {"error": ...} for a ValueError or OSError. Then this process ends, with exit code 0; before
-    that its stdin, stdout, sys.stderr, prove.say and threading.excepthook are replaced.
+    JSON to stdout, as told above; an error is a ValueError or OSError. Then this process ends, with
+    exit code 0; before that its stdin, stdout, sys.stderr, prove.say and threading.excepthook are
+    replaced.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
@@ -36,10 +37,7 @@ def main(program: str, settings: str, began: str) -> None:
     def write(**line: Any) -> None:
         print(dumps(line), file=lines, flush=True)
 
-    def say(name: str, case: str, result: dict[str, Any] | None) -> None:
-        write(case=[name, result]) if result else write(begins=[name, case])
-
-    referee.say = say
+    referee.say = lambda name, where, entries: write(name=name, where=where, cases=entries)
     errors = os.dup(2)
     try:
         sys.stderr = stream_to(2)

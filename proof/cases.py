@@ -19,8 +19,6 @@ from numpy.random import PCG64, Generator, SeedSequence  # the real ones, whatev
 
 Text = tuple[int, ...]
 Model = Callable[[Text], np.ndarray]  # text -> [n_vocab]
-
-
 ToProbs = Callable[[np.ndarray], np.ndarray]  # [n_vocab] -> [n_vocab]
 
 
@@ -82,6 +80,12 @@ class Case:
         rows = tuple(row.under(to_probs) for row in self.rows)
         return replace(self, to_probs=to_probs, rows=rows)
 
+    def uneven(self) -> "Case":
+        """The case with uneven models."""
+        target, draft_model = uneven(self.target), uneven(self.draft_model)
+        rows = tuple(row.uneven() for row in self.rows)
+        return replace(self, target=target, draft_model=draft_model, rows=rows)
+
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
         """The distribution from which a tree drafts one more token after a text, where it has
         drafted the tokens `elders` already: that of the draft model; if not `replaced`, without the
@@ -118,25 +122,21 @@ class Case:
         return [tuple(classes[text[place]] for place in places) for places in places_of]
 
 
-def uneven(case: Case) -> Case:
-    """The case with rows changed by 1e-3 at most, so that none lies on the cut of a top-k or top-p,
-    as equal probabilities and round sums would: there right samplers differ.
+GOLDEN = (math.sqrt(5) - 1) / 2  # the parts of its multiples behind the point lie far apart
+
+
+def uneven(model: Model) -> Model:
+    """The model with rows changed by 1e-3 at most, so that none lies on the cut of a top-k or
+    top-p, as equal probabilities and round sums would: there right samplers differ.
     """
 
-    def changed(model: Model) -> Model:
-        def model_of_uneven_rows(text: Text) -> np.ndarray:
-            row = np.asarray(model(text), float)
-            row = row * (1 + 1e-3 * (np.arange(1, len(row) + 1) * GOLDEN % 1))
-            return row / row.sum()
+    def row_after(text: Text) -> np.ndarray:
+        row = np.asarray(model(text), float)
+        parts = GOLDEN * np.arange(1, len(row) + 1) % 1
+        row = row * (1 + 1e-3 * parts)
+        return row / row.sum()
 
-        return model_of_uneven_rows
-
-    rows = tuple(uneven(row) for row in case.rows)
-    target, draft_model = changed(case.target), changed(case.draft_model)
-    return replace(case, target=target, draft_model=draft_model, rows=rows)
-
-
-GOLDEN = (math.sqrt(5) - 1) / 2  # the parts of its multiples behind the point lie far apart
+    return row_after
 
 
 def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:

@@ -2,12 +2,13 @@
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from inspect import signature
 from json import dumps, loads
 from pathlib import Path
+from queue import Empty, Queue
 from subprocess import PIPE, Popen
-from threading import Event, Timer
+from threading import Thread
 from time import monotonic, time
 from typing import Any, Literal
 
@@ -147,66 +148,49 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
     words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
     is_adapter = Path(program).stem.startswith("judge_")
-    lines: list[dict[str, Any]] = []
-    began, was_stopped = monotonic(), False
+    last: dict[str, Any] = dict(name=program, where="before the first case", cases=[])
+    began, is_late = monotonic(), False
     with Popen([sys.executable, "-c", ALONE, *words], stdin=PIPE, stdout=PIPE, text=True) as child:
         try:
-            for line in in_time(child, settings["timeout"] + GRACE, each=is_adapter):
-                lines.append(loads(line))
-        except TimeoutError:
-            was_stopped = True
+            for line in in_time(child.stdout or (), settings["timeout"] + GRACE, is_adapter):
+                last = loads(line)
+        except Empty:
+            is_late = True
         finally:
             child.kill()
-    last = lines[-1] if lines else {}
     if "error" in last:
         raise ValueError(last["error"])
-    results = last.get("results") or [unfinished(program, lines, monotonic() - began, was_stopped)]
-    return [result | dict(version=VERSION, settings=settings) for result in results]
+    if "results" not in last:
+        last = dict(results=[unfinished(last, monotonic() - began, is_late)])
+    return [result | dict(version=VERSION, settings=settings) for result in last["results"]]
 
 
-def in_time(child: Popen, seconds: float, each: bool) -> Iterator[str]:
-    """Yield the lines that a process writes to its stdout. If they do not end within so many
-    seconds, the process is killed, and TimeoutError raised; with `each`, the seconds begin again
-    with each line.
+def in_time(stream: Iterable[str], seconds: float, each: bool) -> Iterator[str]:
+    """Yield the lines of a stream. Raises Empty if they do not end within so many seconds, which
+    with `each` begin again with each line. Until the stream ends, a thread reads it.
     """
-    is_late = Event()
+    lines: Queue[str] = Queue()
 
-    def stop() -> None:
-        is_late.set()
-        child.kill()
+    def read() -> None:
+        for line in stream:
+            lines.put(line)
+        lines.put("")  # the end
 
-    watch = Timer(seconds, stop)
-    watch.start()
-    try:
-        for line in child.stdout or ():
-            yield line
-            if each:
-                watch.cancel()
-                watch = Timer(seconds, stop)
-                watch.start()
-    finally:
-        watch.cancel()
-    if is_late.is_set():
-        raise TimeoutError
+    Thread(target=read, daemon=True).start()
+    deadline = monotonic() + seconds
+    while line := lines.get(timeout=max(0.0, deadline - monotonic())):
+        yield line
+        if each:
+            deadline = monotonic() + seconds
 
 
-def unfinished(
-    program: str, lines: list[dict[str, Any]], seconds: float, was_stopped: bool
-) -> dict[str, Any]:
-    """The result, "undecidable", of a process that did not come to its end. Its reason says in
-    which case that was; its cases are those of the last function that it has enumerated.
+def unfinished(last: dict[str, Any], seconds: float, is_late: bool) -> dict[str, Any]:
+    """The result, "undecidable", of a process that did not come to its end.
 
-    lines: that it wrote: {"begins": [function, case]}, {"case": [function, entry of the case]}
-    seconds: that it ran; was_stopped: whether its time was up, else it exited or crashed
+    last: what it wrote last: {"name": the function's, "where": it was, "cases": entries until then}
+    seconds: that it ran; is_late: whether its time was up, else it exited or crashed
     """
-    begun = [line["begins"] for line in lines if "begins" in line]
-    function, at = begun[-1] if begun else ("", "")
-    where = f"in the case {at}" if at else "before the first case"
-    if at and "case" in lines[-1]:  # none has begun since a case was enumerated: that was the last
-        where = "in real runs"
-    problem = f"its process exited or crashed {where}"
-    if was_stopped:
-        problem = f"it did not end in {seconds:.0f} seconds, {where}: it was stopped"
-    ended = [line["case"] for line in lines if "case" in line]
-    cases = [entry for name, entry in ended if name == function]
-    return summary(function or program, "undecidable", problem, cases, seconds)
+    reason = f"its process exited or crashed {last['where']}"
+    if is_late:
+        reason = f"it did not end in {seconds:.0f} seconds, {last['where']}: it was stopped"
+    return summary(last["name"], "undecidable", reason, last["cases"], seconds)

@@ -19,7 +19,8 @@ import numpy as np
 from .cases import RULE_CASES
 from .enumerate import RealBranch
 from .forms import drafted, rule_text
-from .prove import ALPHA, Trial, after_real_runs, entry, summary
+from .prove import after_real_runs, summary
+from .trial import ALPHA, Trial
 
 CASES = [case for case in RULE_CASES if case.rounds == 1 and case.K]
 
@@ -66,8 +67,7 @@ def judge_answers(file: Path) -> dict[str, Any]:
     n_runs, remaining = len(answers) // len(CASES), iter(answers)
     # in place of a rule: whatever the draft is, it returns the next answer, which was made for it
     sampler = partial(rule_text, lambda *_, branch: next(remaining))
-    alpha = ALPHA / len(CASES)
-    trials = [Trial(sampler, case, entry(case), n_runs, alpha, None) for case in CASES]
+    trials = [Trial(sampler, case, ALPHA / len(CASES), rng_of(0, 0)) for case in CASES]
     for turn in range(n_runs):
         for i, trial in enumerate(trials):
             trial.rng = rng_of(turn, i)  # so that it drafts what was written into the line
@@ -75,10 +75,10 @@ def judge_answers(file: Path) -> dict[str, Any]:
     why = f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
     for trial in trials:
         trial.conclude()
-        trial.result["problem"] = "" if trial.is_wrong else why
-    results = [trial.result for trial in trials]
-    verdict = after_real_runs(trials, results, "")
-    return summary(file.name, *verdict, results, monotonic() - started)
+        trial.entry["problem"] = "" if trial.is_wrong else why
+    verdict = after_real_runs(trials, trials, "")
+    entries = [trial.entry for trial in trials]
+    return summary(file.name, *verdict, entries, monotonic() - started)
 
 
 def read_answers(file: Path) -> Iterator[list[int]]:

@@ -26,7 +26,7 @@ from cli.help import unknown
 from decoding.decode import begin, decode, load_pair
 from decoding.random_models import random_model
 from decoding.text_difference import first_difference
-from proof.prove import examine
+from proof.examine import examine
 from proof.words import describe_first_wrong
 from sampling import NeuralDrafter, SamplingParams
 
@@ -206,7 +206,7 @@ PROMPT, END, N_VOCAB = [1, 0], 2, 3  # of the texts that are enumerated; END end
 def measure(mistake: Mistake) -> dict[str, Any]:
     """How wrong the texts of the project's own loop are with a mistake, by enumeration: a dict with
     "distance" and "kept" (None if not every branch can be taken), "first_wrong" (None, or the
-    shortest wrong text, a dict), "problem" and more, as proof.prove.examine returns it. Target and
+    shortest wrong text, a dict), "problem" and more, as examine returns it. Target and
     draft are two small GPT-2s with three tokens, of random weights. Each text gets one more token
     at its end, N_VOCAB, which the models do not know: so a text of another length is another text.
     """

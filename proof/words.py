@@ -82,8 +82,8 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     """
     cases = result["cases"]
     wrong = [case for case in cases if case["first_wrong"]]
-    measured = [case for case in wrong if case["measured"]]
-    case = (measured or wrong)[0]
+    case = next((case for case in wrong if case["measured"]), wrong[0])
+    first_wrong, measured = case["first_wrong"], case["measured"]
     distance, what = "Not the target's distribution", "Text"
     if case["distance"] is not None:
         size = figure(case["distance"])
@@ -93,47 +93,57 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
-        f"  {describe_first_wrong(case['first_wrong'], case['measured'], what)}",
+        f"  {describe_first_wrong(first_wrong, what)}",
     ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
-    right = [c["name"] for c in cases if c["distance"] is not None and c not in wrong]
-    where = f"; right where: {'; '.join(right)}" if right else ""
-    if len(right) > MOST_SHOWN:
-        where = f"; right in {len(right)}, such as {'; '.join(right[:3])}"
-    problems = [c["problem"] for c in cases if c["problem"]]
-    undecided = f"; undecided in {len(problems)}" if problems else ""
-    lines.append(f"  Wrong in {len(wrong)} of {len(cases)} cases{where}{undecided}.")
-    if measured and case["first_wrong"]["draws"] is not None:
-        lines.append(f"  {describe_odds(case['measured'])}")
+    problems = [case["problem"] for case in cases if case["problem"]]
+    lines.append(f"  {describe_where(cases, wrong, len(problems))}")
+    if measured and not first_wrong["event"]:
+        lines.append(f"  {describe_odds(measured)}")
     if measured and problems:
         lines.append(f"  Not every branch could be taken: {problems[0]}.")
     return lines
 
 
-def describe_first_wrong(
-    first_wrong: dict[str, Any], measured: dict[str, Any] | None = None, what: str = "Text"
+def describe_where(
+    cases: list[dict[str, Any]], wrong: list[dict[str, Any]], n_problems: int
 ) -> str:
+    """In which cases a function is wrong: "Wrong in 3 of 29 cases; right where: K = 0; p = q."
+
+    cases: {"name", "distance"}; wrong: those of them that are; n_problems: number of the undecided
+    """
+    right = [c["name"] for c in cases if c["distance"] is not None and c not in wrong]
+    words = [f"Wrong in {len(wrong)} of {len(cases)} cases"]
+    if len(right) > MOST_SHOWN:
+        words.append(f"right in {len(right)}, such as {'; '.join(right[:3])}")
+    elif right:
+        words.append(f"right where: {'; '.join(right)}")
+    if n_problems:
+        words.append(f"undecided in {n_problems}")
+    return "; ".join(words) + "."
+
+
+def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str:
     """The shortest wrong text of a case, with its probability: 'Text "1": yours 0.4000, right
     0.3000. It happens so: drafted 1 (0.40), coin of 0.75: yes (0.75).'; or the event that no right
     sampler has: 'It returns 7: expected tokens below 3. It happens so: ...'
 
-    first_wrong: {"text", "yours", "right", "draws", perhaps "event"}; draws is None if real runs
-        found it, whose odds then stand in place of how it happens
-    measured: {"runs", "log10_odds"} of these runs; what: the word for the text
+    first_wrong: {"text", "yours", "right", "draws", "event"}; draws is None if real runs found it
+    what: the word for the text
     """
-    draws = ", ".join(first_wrong["draws"] or ())
-    how = f"It happens so: {draws}." if draws else ""
-    if event := first_wrong.get("event"):
-        sentence = event[0].upper() + event[1:]
-        return f"{sentence}. {how or 'A run with real random numbers did it.'}"
-    yours, right = first_wrong["yours"], first_wrong["right"]
+    text, yours, right, draws, event = (
+        first_wrong[key] for key in ("text", "yours", "right", "draws", "event")
+    )
     digits = 4 if abs(yours - right) > 1e-3 else 7
-    text = " ".join(map(str, first_wrong["text"]))
-    figures = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}.'
-    if measured and first_wrong["draws"] is None:
-        return f"{figures} {describe_odds(measured)}"
-    return f"{figures} {how or 'It happens always: nothing is drawn.'}"
+    figures = f"yours {yours:.{digits}f}, right {right:.{digits}f}"
+    wrong = event[:1].upper() + event[1:] or f'{what} "{" ".join(map(str, text))}": {figures}'
+    how = "It happens always: nothing is drawn."
+    if draws:
+        how = f"It happens so: {', '.join(draws)}."
+    elif draws is None:
+        how = "A run with real random numbers did it." if event else "Real runs show it."
+    return f"{wrong}. {how}"
 
 
 def describe_odds(measured: dict[str, Any]) -> str:

@@ -18,11 +18,13 @@ from command_line import COMMAND, ENVIRONMENT, ROOT, python, running, wait_until
 from exercises import solutions
 from proof import command, program
 from proof import enumerate as enumeration
+from proof import examine as examination
 from proof import prove as referee
 from proof.cases import LOOP_CASES, RULE_CASES, Case, counting, drafts_kept, filtered, round_law
 from proof.enumerate import distribution
+from proof.examine import examine
 from proof.follow import followed
-from proof.prove import examine, prove
+from proof.prove import prove
 from proof.words import describe
 from sampling import verify, verify_block
 
@@ -313,8 +315,8 @@ def test_a_black_box_is_called_wrong_only_if_real_runs_agree(monkeypatch):
     assert measured["log10_odds"] > 6 and result["runs"] == measured["runs"]
 
     # a wrong enumeration does not accuse: the real runs are right
-    monkeypatch.setattr(referee, "first_error", lambda yours, right, n: ((0,), 0.9, 0.5))
-    monkeypatch.setattr(referee, "total_variation", lambda yours, right: 0.4)
+    monkeypatch.setattr(examination, "first_error", lambda yours, right, n: ((0,), 0.9, 0.5))
+    monkeypatch.setattr(examination, "total_variation", lambda yours, right: 0.4)
     result = prove(right_samplers.legacy_numpy, RULE_CASES[:1])
     assert result["verdict"] == "undecidable" and "real runs" in result["reason"]
 

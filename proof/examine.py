@@ -1,0 +1,191 @@
+"""The texts of a run against the target's own, by taking every branch of it."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from .cases import Model, Text, complete
+from .enumerate import (
+    Branch,
+    Choice,
+    Impossible,
+    Undecidable,
+    branches,
+    format_row,
+    total_variation,
+)
+from .follow import followed, untouched
+
+TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
+
+
+class Run(NamedTuple):
+    """One branch that was taken to its end."""
+
+    text: Text
+    n_passes: int  # of the target
+    branch: Branch
+
+    @property
+    def leaves_draft(self) -> bool:
+        """Whether its text is not what was drafted."""
+        drafted = tuple(c.index for c in self.branch.choices if c.label == "drafted")
+        # a loop does not tell what it drafts; it has left the draft if its first coin says no, 1
+        coins = [c.index for c in self.branch.choices if c.label == "coin"]
+        return coins[:1] == [1] or self.text[: len(drafted)] != drafted
+
+
+def examine(
+    run: Callable[[Branch], tuple[Iterable[int], int]],
+    target: Model,
+    n_tokens: int,
+    end: int | None = None,
+    most: int = 200_000,
+    deadline: float = math.inf,
+) -> dict[str, Any]:
+    """Compare the texts of a run with the target's. Returns a dict:
+
+    distance: the total variation distance; kept: tokens beyond one a pass, on average; both None if
+        there is a problem
+    first_wrong: None, or a dict: text, yours, right, draws, event (prove.py says what they are)
+    problem: "", or why not every branch could be taken
+    left_out: the probability of branches that were not taken to their end
+    branches, choices: how many; length: tokens of the longest text
+    symbolic: whether it draws random numbers that were not handed to it
+    meets_zero: whether it decides something else where one of them is 0 exactly
+
+    run: makes its random choices with the Branch. Returns (text, number of passes of the target).
+        Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
+    most: choices, before it gives up
+    deadline: a time of time.monotonic, at which it gives up
+    """
+    taken, stopped = walk(run, most, deadline)
+    every = [branch for _, branch in taken]
+    runs = [Run(tuple(outcome[0]), outcome[1], branch) for outcome, branch in taken if outcome]
+    last = [stopped.branch] if stopped and stopped.branch else []
+    found = dict(
+        distance=None,
+        kept=None,
+        first_wrong=None,
+        problem="",
+        left_out=sum(branch.probability for outcome, branch in taken if not outcome),
+        branches=len(every),
+        choices=sum(len(branch.choices) for branch in every),
+        length=max((len(run.text) for run in runs), default=0),
+        symbolic=any(branch.symbolic for branch in [*every, *last]),
+        meets_zero=any(branch.meets_zero for branch in every),
+    )
+    if isinstance(stopped, Impossible):
+        chance, draws = last[0].probability, describe_choices(last[0].choices)
+        event = dict(text=[], yours=chance, right=0.0, draws=draws, event=str(stopped))
+        return found | dict(first_wrong=event)
+    if stopped:
+        return found | dict(problem=str(stopped))
+    runs = [run._replace(text=run.text[:n_tokens]) for run in runs]
+    return found | compare(runs, target, n_tokens, end)
+
+
+def walk(
+    run: Callable[[Branch], Any], most: int, deadline: float
+) -> tuple[list[tuple[Any, Branch]], Undecidable | None]:
+    """Take every branch of a run, or as many as can be, with symbolic numbers in place of random
+    ones. Returns ([(what run returned, or None where that was left out; the branch)], None), or
+    (those until then, the Undecidable that stopped it). Other errors of the run come as an
+    Undecidable, too; KeyboardInterrupt passes.
+
+    most: choices, before it gives up
+    deadline: a time of time.monotonic, at which it gives up
+    """
+    taken: list[tuple[Any, Branch]] = []
+    try:
+        with untouched(), followed():
+            for outcome, branch in branches(run, most, deadline):
+                taken.append((outcome, branch))
+    except Undecidable as problem:
+        return taken, problem
+    return taken, None
+
+
+def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> dict[str, Any]:
+    """Compare the texts of all branches, completed, with the target's. Returns what that gives of
+    the dict of `examine`: problem, or distance, kept and perhaps first_wrong.
+    """
+    texts: dict[Text, float] = defaultdict(float)
+    kept = 0.0
+    for text, n_passes, branch in runs:
+        texts[text] += branch.probability
+        kept += branch.probability * (len(text) - n_passes)
+    lost = 1 - sum(texts.values())
+    if lost > TOLERANCE:
+        return dict(
+            problem=f"it raised, or did not end, in rare branches, of probability {lost:.0e}"
+        )
+    yours = complete(texts, target, n_tokens, end)
+    right = complete({(): 1.0}, target, n_tokens, end)
+    found = dict(distance=total_variation(yours, right), kept=kept)
+    if found["distance"] <= TOLERANCE:
+        return found
+    text, of_yours, of_right = first_error(yours, right, n_tokens)
+    draws = describe_choices(way_to(text, runs, target))
+    wrong = dict(text=list(text), yours=of_yours, right=of_right, draws=draws, event="")
+    return found | dict(first_wrong=wrong)
+
+
+def first_error(
+    yours: dict[Text, float], right: dict[Text, float], n_tokens: int
+) -> tuple[Text, float, float]:
+    """The shortest beginning of a text that comes too often: (its tokens, its probability in
+    `yours`, its probability in `right`); of several of that length, the one with the largest
+    excess. yours and right: {text of n_tokens or less: probability}, which differ
+    """
+    for n in range(1, n_tokens + 1):
+        of_yours, of_right = beginnings(yours, n), beginnings(right, n)
+        # (excess, beginning); of equals the last in the order of texts
+        excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)
+        if excess > TOLERANCE / 10:  # a distance adds up many of them
+            break
+    return beginning, of_yours[beginning], of_right[beginning]
+
+
+def beginnings(texts: dict[Text, float], n: int) -> dict[Text, float]:
+    """{the first n tokens of a text: their probability}, from {text: probability}."""
+    found: dict[Text, float] = defaultdict(float)
+    for text, probability in texts.items():
+        found[text[:n]] += probability
+    return found
+
+
+def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
+    """The choices of the run that shows best how a beginning of a text comes about: rather one
+    whose own tokens reach so far than one that the target completes; of those, rather one that
+    leaves the draft; of those, the likeliest.
+    """
+
+    def rank(run: Run) -> tuple[bool, bool, float]:
+        completed = range(len(run.text), len(beginning))
+        by_target = math.prod(target(beginning[:i])[beginning[i]] for i in completed)
+        chance = run.branch.probability * by_target
+        is_rare = chance <= TOLERANCE
+        return not is_rare and not completed, not is_rare and run.leaves_draft, chance
+
+    fitting = [run for run in runs if run.text[: len(beginning)] == beginning[: len(run.text)]]
+    return max(fitting, key=rank).branch.choices
+
+
+def describe_choices(choices: list[Choice]) -> list[str]:
+    """What a branch chose, in words, without choices that have no alternative."""
+    return [describe_choice(choice) for choice in choices if choice.is_open]
+
+
+def describe_choice(choice: Choice) -> str:
+    """A choice in words, with its probability: "drafted 2 (0.40)", "coin of 0.75: no (0.25)",
+    "sampled 1 from [0.5, 0.5] (0.50)".
+    """
+    what = f"{choice.label} {choice.index}"
+    if choice.label == "coin":
+        what = f"coin of {choice.weights[0]:.4g}: {'no' if choice.index else 'yes'}"
+    elif choice.label != "drafted":
+        what += f" from {format_row(choice.weights)}"
+    weight = choice.weights[choice.index]
+    return f"{what} ({weight:.2f})" if weight > 0.005 else f"{what} ({weight:.0e})"

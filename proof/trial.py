@@ -1,0 +1,112 @@
+"""A sampler in one case: what is known of that, and its runs with real random numbers."""
+
+import math
+from collections.abc import Callable
+from functools import cached_property, partial
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from .bet import Bet
+from .cases import Case, Text, drafts_kept
+from .enumerate import (
+    Branch,
+    Impossible,
+    OutOfTime,
+    RealBranch,
+    Undecidable,
+    describe_error,
+    in_time,
+)
+
+ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
+Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a forms.Form that calls a function
+
+
+class Trial:
+    """A sampler in one case.
+
+    sampler: (case, branch) -> (text, passes of the target), a form that calls a function
+    entry: what is known, the dict that prove.py describes; of a new trial nothing is
+    alpha: the probability that an exact sampler is called wrong by its real runs
+    rng: the numpy.random.Generator that drafts, and completes texts; its user may change it
+    events: what real runs gave that no right one gives
+    """
+
+    def __init__(self, sampler: Sampler, case: Case, alpha: float, rng: np.random.Generator):
+        self.sampler, self.case, self.alpha, self.rng = sampler, case, alpha, rng
+        self.entry = new_entry(case)
+        self.events: list[str] = []
+
+    @cached_property
+    def bets(self) -> list[Bet]:
+        """The bets on the case's views of a text."""
+        laws = self.case.laws()
+        return [Bet(law, self.alpha / len(laws)) for law in laws]
+
+    @property
+    def bet(self) -> Bet:
+        """Of the bets the one that speaks most against the sampler."""
+        return max(self.bets, key=attrgetter("most"))
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether the real runs until now show that the sampler is wrong."""
+        return bool(self.events) or self.bet.wrong
+
+    def run(self, deadline: float) -> None:
+        """Run the sampler once, with real random numbers: the views of its text, completed, go into
+        self.bets; what no right sampler gives goes into self.events. Raises OutOfTime at the
+        deadline, a time of time.monotonic, and Undecidable if the sampler raises an error, does not
+        end, or returns what cannot be read.
+        """
+        branch = RealBranch(rng=self.rng)
+        try:
+            with np.errstate(all="ignore"):  # as in `followed`
+                text, _ = in_time(partial(self.sampler, self.case), branch, deadline)
+        except (KeyboardInterrupt, OutOfTime):
+            raise
+        except Impossible as event:
+            self.events.append(str(event))
+            return
+        except BaseException as error:
+            is_ours = isinstance(error, Undecidable)
+            what = f": {error}" if is_ours else f" it raised {describe_error(error)}"
+            raise Undecidable(f"in a real run of the case {self.case.name}{what}") from None
+        while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
+            text = (*text, branch.choose(self.case.p(text), "completed"))
+        for bet, view in zip(self.bets, self.case.views(text)):
+            bet.add(view)
+
+    def conclude(self) -> None:
+        """Write what the real runs show into self.entry: `measured`, and `first_wrong` if they show
+        that the sampler is wrong and the entry has none. Without a run it changes nothing.
+        """
+        bet, event = self.bet, self.events[0] if self.events else ""
+        if not bet.runs and not event:
+            return
+        text, yours, right = bet.worst() if bet.runs else ((), 1.0, 1.0)
+        shown = dict(text=list(text), yours=yours, right=right, event=event)
+        is_never = event or math.isinf(bet.log_odds)
+        self.entry["measured"] = shown | dict(
+            runs=bet.runs + len(self.events),
+            log10_odds=None if is_never else bet.log_odds / math.log(10),
+            would_show=bet.would_show(),
+        )
+        if self.is_wrong and not self.entry["first_wrong"]:
+            self.entry["first_wrong"] = shown | dict(draws=None)
+
+
+def new_entry(case: Case) -> dict[str, Any]:
+    """The entry of a case of which nothing is known yet, with all keys that prove.py describes.
+    kept_by_verify and kept_at_most are None for trees and for cases that are too large.
+    """
+    has_law = not case.parents and not case.is_large
+    return dict(
+        name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist(), K=case.K,
+        kept_by_verify=drafts_kept(case, block=False) if has_law else None,
+        kept_at_most=drafts_kept(case, block=True) if has_law else None,
+        distance=None, kept=None, first_wrong=None, problem="", left_out=0.0, measured=None,
+        branches=0, length=0, symbolic=False, meets_zero=False,
+    )  # fmt: skip
