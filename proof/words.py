@@ -132,12 +132,12 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     first_wrong: {"text", "yours", "right", "draws", "event"}; draws is None if real runs found it
     what: the word for the text
     """
-    text, yours, right, draws, event = (
-        first_wrong[key] for key in ("text", "yours", "right", "draws", "event")
-    )
+    yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
     digits = 4 if abs(yours - right) > 1e-3 else 7
     figures = f"yours {yours:.{digits}f}, right {right:.{digits}f}"
-    wrong = event[:1].upper() + event[1:] or f'{what} "{" ".join(map(str, text))}": {figures}'
+    wrong = f'{what} "{" ".join(map(str, first_wrong["text"]))}": {figures}'
+    if event := first_wrong["event"]:
+        wrong = event[0].upper() + event[1:]
     how = "It happens always: nothing is drawn."
     if draws:
         how = f"It happens so: {', '.join(draws)}."
