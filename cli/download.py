@@ -1,8 +1,10 @@
 """python main.py download 124M 355M: fetch models from Hugging Face."""
 
 from checkpoints.elsewhere import REPOSITORIES, repository, size_of
+from checkpoints.folder import open_weights, read_config
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
+from checkpoints.tokenizer import load_encoder
 
 
 def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
@@ -10,7 +12,8 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
     and the size of each.
 
     Give sizes (82M, 124M, 355M, 774M, 1558M) or repositories of GPT-2s (owner/name). An interrupted
-    download goes on where it stopped. HF_ENDPOINT, in the environment, sets a mirror.
+    download goes on where it stopped. HF_ENDPOINT, in the environment, sets a mirror. A file that
+    is none, such as the page of a login, is named.
 
     Flags:
         models_dir: the folder that gets a folder for each model
@@ -23,5 +26,7 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
         raise ValueError(f"{' '.join(['download', *unknown])}: expected {expected}")
     for size in sizes:
         folder = find_folder(size, models_dir, download=True)
+        load_encoder(folder)
+        open_weights(folder, read_config(folder))
         n_bytes = sum(x.stat().st_size for x in folder.iterdir() if x.suffix != ".part")
         print(f"{size}: {folder}, {n_bytes / 1e6:,.1f} MB")

@@ -281,6 +281,12 @@ def test_what_cannot_be_downloaded(sources, run, models):
     assert not (models / "nobody").exists() and models.is_dir()
 
 
+@pytest.mark.parametrize("name", ["config.json", "merges.txt", WEIGHTS])
+def test_the_page_of_a_login_is_no_model(sources, run, name):
+    sources.files[f"/hf/some-body/tiny.gpt2/resolve/main/{name}"] = b"<html>login</html>"
+    assert_refused(run("download", "some-body/tiny.gpt2"), name, "it again")
+
+
 @pytest.mark.parametrize("host", ["http://user:secret@127.0.0.1:9", "user:secret@host"])
 def test_credentials_are_not_in_errors(sources, run, monkeypatch, models, host):
     monkeypatch.setenv("HF_ENDPOINT", host)
