@@ -172,6 +172,30 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     return to_probs
 
 
+def is_cut(row: np.ndarray, to_probs: ToProbs) -> bool:  # [n_vocab]
+    """Whether to_probs makes a token of a row impossible."""
+    return bool(np.any((to_probs(row) == 0) & (row > 0)))
+
+
+def sloping(n: int) -> np.ndarray:  # -> [n]
+    """A distribution that falls evenly from the first token to half as much for the last."""
+    return np.linspace(2, 1, n) / (1.5 * n)
+
+
+def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
+    """[the case with other models, for K = 1, in which to_probs makes some of many tokens
+    impossible], in p and in q; [] if that takes more than 65 tokens.
+    """
+    for n in range(2, 66):
+        if is_cut(sloping(n), to_probs):
+            # tokens 0 and 1 replace a draft: of more, a race takes too many branches
+            p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
+            p[:2] += 0.4, 0.2
+            models = rows(p, np.eye(n + 2)[0]), rows(q)
+            return [replace(case, name=f"{n + 2} tokens", target=models[0], draft_model=models[1])]
+    return []
+
+
 # ---------------------------------------------------------------- models
 
 
@@ -210,6 +234,14 @@ def counting(step: int, n_vocab: int = 3) -> Model:
 def at_times_certain(text: Text) -> np.ndarray:
     """A model of two tokens: text -> [2], random, but certain after one token and after three."""
     return counting(0, 2)(text) if len(text) in (1, 3) else random_model(6, 2)(text)
+
+
+def until(n: int, share: float) -> Model:
+    """A model of three tokens, with the probability `share` of token 0 as long as there are only
+    those, less than n of them; then it is certain of it.
+    """
+    certain, rest = np.eye(3)[0], (1 - share) / 2
+    return lambda text: certain if any(text) or len(text) >= n else np.array([share, rest, rest])
 
 
 # ---------------------------------------------------------------- the cases
@@ -369,7 +401,12 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
         row_case(rows(P4, Q4), rows(P4)),
     ),
     batch_case("two rows, K = 2", *(row_case(random_model(n, 2), Q_OF_2, 2) for n in (1, 2))),
-    batch_case("three rows", *(row_case(random_model(n, 2), Q_OF_2) for n in (3, 4, 5))),
+    # whoever takes coins or noise with a wrong stride takes some of another row's
+    batch_case("three rows", *(row_case(until(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7))),
+    batch_case(
+        "three rows, K = 8",
+        *(row_case(until(n, x), rows([1, 0, 0]), 8) for n, x in ((9, 0.8), (1, 0.5), (1, 0.6))),
+    ),
     batch_case(
         "six rows",  # of few branches each, but the fourth
         *(row_case(rows([x, 1 - x, 0], BONUS_OF_1), rows([1, 0, 0])) for x in (0.3, 0.5, 0.7)),

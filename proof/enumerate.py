@@ -108,8 +108,7 @@ class Branch:
         """
         numbers = [float(weight) for weight in weights]
         total, n_made = sum(numbers), len(self.choices)
-        if not 0 < total < np.inf or min(numbers) < 0:  # NaN, too
-            self.stop(f"a choice among {format_row(numbers)}: expected probabilities")
+        self.check(numbers, total)
         if n_made == MOST_CHOICES:
             self.stop(TOO_MANY_IN_ONE)
         if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
@@ -125,6 +124,11 @@ class Branch:
         self.choices.append(choice)
         self.probability *= normalised[choice.index]
         return choice.index
+
+    def check(self, weights: list[float], total: float) -> None:
+        """Stop the branch for weights, with this sum, that are no probabilities."""
+        if not 0 < total < np.inf or min(weights) < 0:  # NaN, too
+            self.stop(f"a choice among {format_row(weights)}: expected probabilities")
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
         """Sample a token with the probabilities p: a choice. Stops the branch unless p is one row
@@ -159,12 +163,14 @@ class RealBranch(Branch):
 
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Draw an index in proportion to the weights, by one number of self.rng. The label is not
-        used. Stops the branch after MOST_CHOICES.
+        used. Stops the branch after MOST_CHOICES, and for weights that are no probabilities.
         """
         self.n_made += 1
         if self.n_made > MOST_CHOICES:
             self.stop(TOO_MANY_IN_ONE)
-        cumulative = np.cumsum(np.asarray(weights, float))
+        row = np.asarray(weights, float)
+        cumulative = row.cumsum()
+        self.check(row.tolist(), cumulative[-1])
         return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
 

@@ -113,7 +113,7 @@ def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") ->
     shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
     problem = f"{event} {shown!r}: expected tokens below {limit}"
     if not isinstance(result, Iterable):
-        stop(problem + ("; does a branch end without return?" if result is None else ""))
+        stop(problem + (" (does a branch end without return?)" if result is None else ""))
     found = list(islice(result, MOST_CALLS))
     try:
         tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in found]
@@ -321,14 +321,17 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     """The form of a sampler: rule_text for a function with 3 parameters that need a value, such as
     (draft, p, q); tree_text for 4, loop_text for 5. With `batch`, which says that it is a rule for
     batches, batch_text. Parameters sample, accept, rng and end do not count. Raises ValueError for
-    other functions.
+    other functions, and for a keyword-only parameter without a default.
     """
     parameters = parameters_of(function).values()
     more = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
     given = [p for p in parameters if p.kind not in more and p.name not in OFFERED]
-    n_required = sum(p.default is p.empty for p in given)
+    required = [p for p in given if p.default is p.empty]
+    n_required = len(required)
+    signature = f"{name_of(function)}({', '.join(p.name for p in parameters)})"
+    if named := [p.name for p in required if p.kind is p.KEYWORD_ONLY]:
+        raise ValueError(f"{signature}: expected a default for {' and '.join(named)}")
     if n_required not in FORMS or (batch and n_required != 3):
-        signature = f"{name_of(function)}({', '.join(p.name for p in parameters)})"
         expected = f"{'(drafts, p, q)' if batch else SHAPES}, and sample, accept, rng or end"
         raise ValueError(f"{signature}: expected {expected} after these")
     return batch_text if batch else FORMS[n_required]

@@ -4,8 +4,8 @@ import importlib.util
 import inspect
 import re
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,15 +33,24 @@ def load(path: Path) -> ModuleType:
     sys.modules.setdefault(path.stem, module)
     words, sys.argv = sys.argv, [str(path)]
     try:
-        with followed():
+        with followed(), in_one_line(str(path)):
             spec.loader.exec_module(module)
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:
-        raise ValueError(f"{path}: {describe_error(error)}") from error
     finally:
         sys.argv = words
     return module
+
+
+@contextmanager
+def in_one_line(name: str) -> Iterator[None]:
+    """Raise ValueError, in one line that begins with the name, in place of any error but
+    KeyboardInterrupt.
+    """
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        raise ValueError(f"{name}: {describe_error(error)}") from error
 
 
 def find(program: str) -> tuple[Callable, str]:
@@ -49,7 +58,7 @@ def find(program: str) -> tuple[Callable, str]:
     function that is meant, its name). Without a name it is `speculative`, else `verify`, else the
     only function in the file of a form that `prove` knows. For a method that needs an object the
     class is called, without arguments. Raises ValueError if there is no such function, or several
-    without a name, or if the import fails; OSError if there is no such file.
+    without a name, or if the import or the call fails; OSError if there is no such file.
     """
     file, _, name = program.partition(".py:")
     path = Path(f"{file}.py" if name else file)
@@ -65,7 +74,8 @@ def find(program: str) -> tuple[Callable, str]:
     found: Any = module
     for part in name.split("."):
         if isinstance(found, type) and is_method(found, part):
-            found = found()
+            with in_one_line(f"{path}: expected {found.__name__}() to need no argument"):
+                found = found()
         found = getattr(found, part, None)
     if not callable(found):
         raise ValueError(f"{path} has no function {name}: expected one of {shown}")

@@ -21,6 +21,7 @@ A result is a dict:
 An entry is a dict about one case:
 
     name, p and q (for the first new token), K
+    is_large: whether it is too large to enumerate
     kept_by_verify, kept_at_most: what verify gains, and block verification; None for trees
     distance: the total variation distance of the texts; None if undecidable
     kept: what a text gains: its tokens beyond one for each pass of the target, on average; they are
@@ -53,7 +54,7 @@ import numpy as np
 from . import cases as known
 from . import forms
 from .cases import Case, Text, ToProbs
-from .enumerate import NO_TIME, STATE, TOO_LONG, TOO_MANY, Branch, OutOfTime, Undecidable
+from .enumerate import NO_TIME, STATE, TOO_LONG, TOO_MANY, Branch, Undecidable
 from .examine import TOLERANCE, examine, walk
 from .follow import seed_generators
 from .trial import ALPHA, Trial
@@ -136,6 +137,7 @@ def prove(
         notes = [f"for K = 0 {trial.entry['problem']}" for trial in refused]
         is_loop = form is forms.loop_text
         zero = at_zero(small, deadline)
+        notes += on_cuts(small)
         result["remarks"] = [*notes, *on_length(small), *on_gain(small, is_loop), *zero]
     return result
 
@@ -143,14 +145,16 @@ def prove(
 def cases_for(
     form: forms.Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
 ) -> list[Case]:
-    """The cases in which a function is judged: the given ones, or CASES[form] if None; for a
-    function without a parameter `end` only those without an end. They are copied, with to_probs.
+    """The cases in which a function is judged: the given ones, or if None CASES[form], and one in
+    which to_probs cuts rows; for a function without a parameter `end` only those without an end.
+    They are copied, with to_probs.
     Raises ValueError if none is left, or only those that are too large to enumerate.
     """
     if cases is None:
         cases = CASES[form]
         if to_probs is not np.asarray:
-            cases = [case.uneven() for case in cases]
+            first = next(case for case in cases if case.K == 1)
+            cases = [case.uneven() for case in [*cases, *known.cut_cases(first, to_probs)]]
     if "end" not in forms.names_of(function):  # it has not been told of one
         cases = [case for case in cases if case.end is None]
     if all(case.is_large for case in cases):
@@ -307,9 +311,9 @@ def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
 
 
 def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
-    """Run each trial so many times, a few at a time, until one is wrong or the deadline comes, a
-    time of time.monotonic. Returns "", or what else made an end: a run raised an error or did not
-    end. A bar shows the progress.
+    """Run each trial so many times, a few at a time, until one is wrong. Returns "", or what made
+    an end before: the deadline, a time of time.monotonic, with NO_TIME, or a run that raised an
+    error or did not end. A bar shows the progress.
     """
     turns = range(0, max((n_runs for _, n_runs in wanted), default=0), AT_ONCE)
     try:
@@ -319,17 +323,15 @@ def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
                     trial.run(deadline)
                     if trial.is_wrong:
                         return ""
-    except OutOfTime:
-        pass
     except Undecidable as problem:
         return str(problem)
     return ""
 
 
 def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Verdict:
-    """The verdict, once all real runs are made: "wrong" if they show that; if not, "exact" where
-    every branch of every case was taken and is right, else "not told apart" if there were enough
-    runs, and "undecidable" if not, or if enumeration alone says that it is wrong.
+    """The verdict, after real runs: "wrong" if they show that; if not, "exact" where every branch
+    of every case was taken and is right, and every run made; else "not told apart" if there were
+    enough runs, and "undecidable" if not, or if enumeration alone says that it is wrong.
 
     tried: those of the trials that had real runs
     failure: what made an end of the real runs, or ""
@@ -337,7 +339,7 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
     problems, wrong = problems_of(trials), wrong_of(trials)
     if any(trial.is_wrong for trial in tried):
         return "wrong", None
-    if failure:
+    if failure not in ("", NO_TIME):
         raised = [problem for problem in problems if problem.startswith("it raised")]
         return "undecidable", [*raised, failure][0]
     if wrong:
@@ -346,13 +348,21 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
         n_runs = sum(trial.bet.runs for trial in tried)
         few = f"{figures} is too little to be seen in {n_runs:,} real runs, or not followed rightly"
         return "undecidable", few
-    if not problems:
+    if not problems and not failure:
         return "exact", None
     were_enough = all(trial.bet.would_show() < SHOWS for trial in tried)
-    return "not told apart" if were_enough else "undecidable", problems[0]
+    return "not told apart" if were_enough else "undecidable", [*problems, failure][0]
 
 
 # ---------------------------------------------------------------- remarks on an exact function
+
+
+def on_cuts(trials: list[Trial]) -> Iterator[str]:
+    """Yield a remark if a function cuts rows, but none that are so short as those of the cases."""
+    to_probs = trials[0].case.to_probs
+    cut = partial(known.is_cut, to_probs=to_probs)
+    if cut(known.sloping(50_000)) and not any(cut(trial.case.target(())) for trial in trials):
+        yield "top_k, top_p or to_probs cuts no row of the enumerated cases"
 
 
 def on_length(trials: list[Trial]) -> Iterator[str]:

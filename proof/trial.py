@@ -80,8 +80,9 @@ class Trial:
             bet.add(view)
 
     def conclude(self) -> None:
-        """Write what the real runs show into self.entry: `measured`, and `first_wrong` if they show
-        that the sampler is wrong and the entry has none. Without a run it changes nothing.
+        """Write what the real runs show into self.entry: `measured`; and `first_wrong`, in place of
+        a distance, if they show that the sampler is wrong and the entry has none. Without a run it
+        changes nothing.
         """
         bet, event = self.bet, self.events[0] if self.events else ""
         if not bet.runs and not event:
@@ -95,7 +96,8 @@ class Trial:
             would_show=bet.would_show(),
         )
         if self.is_wrong and not self.entry["first_wrong"]:
-            self.entry["first_wrong"] = shown | dict(draws=None)
+            found = dict(first_wrong=shown | dict(draws=None), distance=None, kept=None)
+            self.entry |= found  # what enumeration said is refuted
 
 
 def new_entry(case: Case) -> dict[str, Any]:
@@ -105,6 +107,7 @@ def new_entry(case: Case) -> dict[str, Any]:
     has_law = not case.parents and not case.is_large
     return dict(
         name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist(), K=case.K,
+        is_large=case.is_large,
         kept_by_verify=drafts_kept(case, block=False) if has_law else None,
         kept_at_most=drafts_kept(case, block=True) if has_law else None,
         distance=None, kept=None, first_wrong=None, problem="", left_out=0.0, measured=None,

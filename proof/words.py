@@ -88,7 +88,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     if case["distance"] is not None:
         size = figure(case["distance"])
         distance = f"Total variation distance {size} from the target's distribution"
-    elif len(case["p"]) > MOST_SHOWN:  # real runs judged it, by classes of its many tokens
+    elif case["is_large"] and len(case["p"]) > MOST_SHOWN:  # its many tokens count by classes
         what = "Classes of tokens"
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
@@ -142,7 +142,7 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     if draws:
         how = f"It happens so: {', '.join(draws)}."
     elif draws is None:
-        how = "A run with real random numbers did it." if event else "Real runs show it."
+        how = "Real runs show it."
     return f"{wrong}. {how}"
 
 
@@ -153,7 +153,7 @@ def describe_odds(measured: dict[str, Any]) -> str:
     """
     runs, odds = measured["runs"], measured["log10_odds"]
     if odds is None:
-        return f"An exact sampler never writes that; {runs:,} real runs did."
+        return f"An exact sampler never writes that; real run {runs:,} did."
     return f"{runs:,} real runs: odds of 10^{odds:.0f} to 1 against an exact sampler."
 
 
@@ -161,7 +161,7 @@ def describe_not_told_apart(result: dict[str, Any]) -> list[str]:
     """The lines for a result whose verdict is "not told apart".
 
         mine: NOT TOLD APART from exact in 140,000 real runs of 28 cases; in each, a distance of ...
-          Not called exact, since not every branch could be taken: normal is not followed.
+          Not called exact, since not everything could be tried: normal is not followed.
 
     result: {"name", "runs", "cases", "would_show", "reason"}; each case has what describe_partly
         needs
@@ -170,7 +170,7 @@ def describe_not_told_apart(result: dict[str, Any]) -> list[str]:
     shown = f"in each, a distance of {figure(result['would_show'])} would have shown"
     return [
         f"{result['name']}: NOT TOLD APART from exact in {runs}; {shown}.",
-        f"  Not called exact, since not every branch could be taken: {result['reason']}.",
+        f"  Not called exact, since not everything could be tried: {result['reason']}.",
         *describe_partly(result["cases"]),
     ]
 

@@ -8,6 +8,7 @@ import pytest
 
 from proof import prove as referee
 from proof.cases import BATCH_CASES, LOOP_CASES, MANY_ROWS, RULE_CASES, TREE_CASES, filtered
+from proof.forms import loop_text, rule_text
 from proof.prove import prove
 from proof.words import describe
 from sampling import SamplingParams, verify
@@ -161,6 +162,32 @@ def test_rows_of_a_batch_must_not_influence_each_other(rule):
     assert all("row" in case["name"] for case in result["cases"] if case["first_wrong"])
 
 
+def with_indices(place):
+    """A right rule for batches, but row b takes coin place(b, i, rows, K) for its draft i."""
+
+    def rule(drafts, p, q):
+        n_rows, K = drafts.shape
+        flat = np.random.random(8 * (n_rows + K))
+        at = [[place(b, i, n_rows, K) for i in range(K)] for b in range(n_rows)]
+        return batch_rule(lambda n, k: flat[np.array(at, int).reshape(n, k)])(drafts, p, q)
+
+    return rule
+
+
+@pytest.mark.parametrize("place", [
+    *(lambda b, i, n, K, s=s: b * min(s, K) + i for s in range(1, 8)),
+    lambda b, i, n, K: b * n + i,
+    lambda b, i, n, K: i * 2 + b,
+    lambda b, i, n, K: i * K + b,
+])  # fmt: skip
+def test_coins_of_a_batch_with_a_wrong_stride(place):
+    three = [case for case in BATCH_CASES if "three rows" in case.name]
+    assert (
+        prove(with_indices(lambda b, i, n, K: b * K + i), three, batch=True)["verdict"] == "exact"
+    )
+    assert prove(with_indices(place), three, batch=True)["verdict"] == "wrong"
+
+
 @pytest.mark.parametrize("result, said", [
     ([[0, 0, 0]], "1 to 1 tokens"),
     ([[-1, 0]], "of which 0 count"),
@@ -287,6 +314,36 @@ def test_no_row_lies_on_the_cut_of_a_filter(cut, flags):
         return n, np.random.choice(len(last), p=last / last.sum())
 
     assert prove(rule, to_probs=filtered(**flags))["verdict"] == "exact"
+
+
+@pytest.mark.parametrize("k, verdict", [(50, "exact"), (40, "wrong"), (51, "wrong"), (0, "wrong")])
+def test_a_cut_to_many_tokens_is_seen(monkeypatch, k, verdict):
+    monkeypatch.setitem(referee.CASES, rule_text, RULE_CASES[:3])
+    monkeypatch.setitem(referee.CASES, loop_text, LOOP_CASES[:3])
+    to_probs = filtered(top_k=k)
+
+    def rule(draft, p, q, rng):
+        p, q = (np.array([*map(to_probs, rows)]).reshape(rows.shape) for rows in (p, q))
+        return verify(draft, p, q, rng)
+
+    def loop(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        models = [lambda ids, m=m: [*map(to_probs, m(ids))] for m in (target, draft_model)]
+        return loops.loop()(*models, ids, n_tokens, K, sample, accept, end)
+
+    for function in (rule, loop):
+        result = prove(function, to_probs=filtered(top_k=50))
+        assert (result["verdict"], result["remarks"]) == (verdict, [])
+        wrong = [case["name"] for case in result["cases"] if case["first_wrong"]]
+        assert wrong == ([] if k == 50 else ["53 tokens"])
+
+
+def test_a_cut_to_more_tokens_than_any_case_has_is_told():
+    few = RULE_CASES[:2]
+    for flags, told in (({"top_k": 100}, True), ({"temperature": 0.5}, False), ({}, False)):
+        to_probs = filtered(**flags)
+        result = prove(lambda draft, p, q, sample: (0, sample(to_probs(p[0]))), few, None, to_probs)
+        assert result["verdict"] == "exact"
+        assert ("cuts no row of the enumerated cases" in str(result["remarks"])) == told
 
 
 def test_rows_of_a_batch_are_drafted_through_the_filter():

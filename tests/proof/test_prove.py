@@ -339,7 +339,7 @@ def test_a_text_that_is_too_short_in_real_runs_only():
 
     result = prove(box, LOOP_CASES[:2])
     assert result["verdict"] == "wrong"
-    assert "It returns 0 tokens, expected 1. A run with real random numbers" in describe(result)
+    assert "It returns 0 tokens, expected 1. Real runs show it." in describe(result)
 
 
 @pytest.mark.slow
@@ -576,6 +576,16 @@ def test_a_program_without_its_clone_is_one_line(clone, expected):
     done = python("main.py", "prove", "jaymody", environment=ENVIRONMENT | {"CLONE": clone})
     assert (done.returncode, done.stdout) == (2, "")
     assert expected in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("text, name, said", [
+    ("class A:\n def __init__(self, model): pass\n def f(self, draft, p, q): 0", "A.f", "'model'"),
+    ("class A:\n def __init__(self): exit(3)\n def f(self, draft, p, q): 0", "A.f", "Exit: 3"),
+    ("def f(draft, p, q, *, temperature, sample): pass", "f", "a default for temperature"),
+])  # fmt: skip
+def test_what_lacks_an_argument_is_one_line(mine, text, name, said):
+    code, out, err = run(f"{mine(text)}:{name}")
+    assert (code, out, err.count("\n")) == (2, "", 1) and said in err
 
 
 @pytest.mark.parametrize("text", ["def (", "raise RuntimeError('x')", "import sys; sys.exit(3)"])

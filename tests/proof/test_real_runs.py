@@ -17,6 +17,7 @@ from proof import enumerate as enumeration
 from proof import prove as referee
 from proof.cases import LONG_LOOP, LOOP_CASES, RULE_CASES, WIDE
 from proof.prove import prove
+from proof.trial import Trial
 from proof.words import describe
 
 CASES = RULE_CASES[:4]
@@ -199,6 +200,31 @@ def test_a_rule_that_is_wrong_only_among_many_tokens_or_drafts(wrong):
     assert prove(wrong, [RULE_CASES[0], WIDE])["verdict"] == "wrong"
 
 
+@pytest.mark.parametrize("row", [[np.nan], [-1.0, 2.0], [0.0]])
+def test_a_row_of_a_real_run_that_is_none_of_probabilities_is_named(row):
+    def wrong(draft, p, q, sample, accept):
+        return (0, sample(row)) if p.shape[1] == 200 else rule()(draft, p, q, sample, accept)
+
+    result = prove(wrong, [RULE_CASES[0], WIDE])
+    assert result["verdict"] == "undecidable" and "200 tokens" in result["reason"]
+    assert "expected probabilities" in result["reason"]
+
+
+def test_a_distance_that_real_runs_refute_is_not_told():
+    """Enumeration sees another rule than they do."""
+
+    def rule(draft, p, q):
+        if isinstance(np.random.random(), float):
+            return 0, 0
+        n = 0 if np.random.random() * q[0, draft[0]] >= p[0, draft[0]] else 1
+        row = p[1] if n else rest_of(p[0], q[0])
+        return n, np.random.choice(3, p=row / row.sum())
+
+    result = prove(rule, CASES[:1])
+    assert (result["verdict"], result["distance"]) == ("wrong", None)
+    assert "WRONG. Not the target's distribution" in describe(result)
+
+
 def test_a_right_rule_is_right_among_many_tokens():
     result = prove(rule(), [RULE_CASES[0], WIDE])
     assert result["verdict"] == "exact" and result["runs"] == referee.WIDE_RUNS
@@ -273,6 +299,28 @@ def test_what_was_found_before_the_time_was_up_is_said():
     result = prove(slow, RULE_CASES[:4], timeout=1.0)
     assert (result["verdict"], result["reason"]) == ("undecidable", enumeration.NO_TIME)
     assert "Exact in 2 of 4 cases" in describe(result)
+
+
+@pytest.mark.parametrize(
+    "n_of_wide, verdict", [(4_000, "exact"), (500, "not told apart"), (1, None)]
+)
+def test_exact_needs_every_real_run(monkeypatch, n_of_wide, verdict):
+    """Of the case with 200 tokens the time is up after so many runs."""
+    n_runs = 0
+
+    def run(trial, deadline):
+        nonlocal n_runs
+        if n_runs == n_of_wide:
+            raise enumeration.OutOfTime(enumeration.NO_TIME)
+        n_runs += 1
+        right_run(trial, deadline)
+
+    right_run = Trial.run
+    monkeypatch.setattr(Trial, "run", run)
+    result = prove(rule(), [RULE_CASES[0], WIDE])
+    assert result["verdict"] == (verdict or "undecidable")
+    assert result["reason"] == (None if verdict == "exact" else enumeration.NO_TIME)
+    assert result["reason"] or n_runs == referee.WIDE_RUNS
 
 
 @pytest.mark.slow
