@@ -191,8 +191,9 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
             # tokens 0 and 1 replace a draft: of more, a race takes too many branches
             p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
             p[:2] += 0.4, 0.2
-            models = rows(p, np.eye(n + 2)[0]), rows(q)
-            return [replace(case, name=f"{n + 2} tokens", target=models[0], draft_model=models[1])]
+            target, draft_model = (rows(row, np.eye(n + 2)[0]) for row in (p, q))
+            name = f"{n + 2} tokens"
+            return [replace(case, name=name, target=target, draft_model=draft_model)]
     return []
 
 
