@@ -61,7 +61,7 @@ def paint():
 
 # ---------------------------------------------------------------- the race
 
-PROMPT, N_TOKENS, K, TURNS = "The poor woman did not know the", 22, 4, 15
+PROMPT, N_TOKENS, K, TURNS = "The wolf knew the", 20, 4, 15
 PLAYED = 6  # seconds that the slower decoder takes in the picture, which plays once
 RACE_STYLE = """
 .count { font-weight: 700; font-size: 30px; fill: var(--p); } .gain { font-size: 14px; }
@@ -442,7 +442,7 @@ def live():
     with TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = Path(folder, "live.html")
         subprocess.run(
-            [sys.executable, docs.parent / "main.py", "play", "--save", page, "--seed", "20"],
+            [sys.executable, docs.parent / "main.py", "play", "--save", page, "--seed", "161"],
             check=True,
         )
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))

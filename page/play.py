@@ -23,8 +23,8 @@ NOT_OF_A_TEXT = ("models_dir", "backend", "save", "port", "no_browser")
 
 def play(
     *,
-    prompt: str = "The poor woman did not know the",
-    n_tokens_to_generate: int = 22,
+    prompt: str = "The wolf knew the",
+    n_tokens_to_generate: int = 20,
     stop: str = "",
     target_model_size: str = "17M",
     draft_model_size: str = "0.7M-17M",

@@ -39,6 +39,7 @@ const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line o
 const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
 const times = x => x.toFixed(2) + "\u00a0×";
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
+const lasting = x => x < 1 ? ms(x, 0) : x.toFixed(2) + "\u00a0s";
 const plural = (n, word) => `${n} ${word}${n === 1 ? "" : /(s|ch)$/.test(word) ? "es" : "s"}`;
 const share = x => (100 * clamp(x, 0, 1)).toFixed(2) + "%";
 const width = x => ({width: share(x)});

@@ -89,16 +89,18 @@ function save() {
 
 function showBase(run) {
   state.base = run;
+  $("result").classList.add("later"); // until the race has ended once
   for (const show of [showHead, showRace, showMicroscope, showPays]) show(run);
 }
 
 // Of a run and its other one, each part takes the room of the taller: nothing jumps from one to the other.
-const PARTS = ["lanes", "sum", "cost", "why", "easy", "microscope", "chances"];
+const PARTS = ["lanes", "result", "easy", "chances"];
 const freeRoom = () => PARTS.forEach(id => $(id).style.removeProperty("min-height"));
 function keepRoom(runs) {
   freeRoom();
   const heights = runs.map(run => { showBase(run); showMoment(race.length); return PARTS.map(id => $(id).offsetHeight); });
   PARTS.forEach((id, i) => $(id).style.setProperty("min-height", Math.max(...heights.map(one => one[i])) + "px"));
+  $("result").classList.add("later");
 }
 addEventListener("resize", freeRoom);
 

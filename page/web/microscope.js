@@ -54,14 +54,11 @@ function showText(run) {
 function showEasy(run) {
   const [large, small] = run.parameters, [drafted, examined, accepted] = [draftedIn, examinedIn, acceptedIn].map(count => count(run));
   const isOften = accepted > .5 * examined, who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
-  const guesses = items.filter(({kind}) => kind === "rejected" || kind === "draft");
-  const score = list => make("b", `${list.filter(({kind}) => kind === "draft").length} of ${list.length}`);
-  const [sure, unsure] = [true, false].map(is => guesses.filter(item => is === sureOf(item) > .5));
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
-  put("surely", drafted > 0 && [small && isOften && isOurs(run) && "It was trained to imitate the large one. ", "The darker a word, the surer the large model was: where one word had over half the odds, ",
-    score(sure), " guesses were accepted; elsewhere, ", score(unsure), "."]);
+  put("surely", drafted > 0 && [make("b", `${accepted} of the ${plural(examined, "guess")} that were checked were accepted. `),
+    isOften && "Most words are easy. ", "The darker a word, the surer the large model was. ", make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
-    `, ${examined - accepted} rejected, ${drafted - examined} void, as they came after a rejected one.`]);
+    `, ${examined - accepted} rejected, ${drafted - examined} not used, as they came after a rejected one.`]);
 }
 
 // The rule of a run; that of the likeliest words is shown as if they were drawn by chance.
@@ -104,15 +101,17 @@ function rowsAt(round, i) {
   return rows;
 }
 
-// The rule in three steps, with the odds of the guess that is chosen, if there is one.
+// The rule, with the odds of the guess that is chosen; and why words keep their odds.
 function showRule({p, q, id}, rows) {
-  const isGuess = q !== undefined, lack = percent(sum(rows.map(({over}) => over)));
-  put("rule", rows[0].q !== null && [
-    make("li", make("b", "Guess. "), "The small model draws a word by its odds q", isGuess && [": ", make("b", `${quoted(id)} with q = ${percent(q)}`), "; the large model’s odds are ", make("b", `p = ${percent(p)}`)], "."),
-    make("li", make("b", "Accept or reject. "), "The guess is ", make("span.key.accepted", "accepted"), " with probability ", make("b", "min(1,\u00a0p\u00a0/\u00a0q)", isGuess && ` = ${p < q ? `${(100 * p).toFixed(1)} / ${(100 * q).toFixed(1)} = ${(p / q).toFixed(2)}` : "1, always"}`), "."),
-    make("li", make("b", "Replace. "), "For a rejected guess, ", make("span.key.residual", "another word"), " is drawn from those that the small model guesses too seldom: by p − q where that is above 0, scaled to add up to 1. In short: ", make("b", "norm(max(0,\u00a0p\u00a0−\u00a0q))"), ".")]);
-  put("exact", rows[0].q !== null && ruleOf(state.base) === "token" && [make("b", "Why it comes out exactly as p: "), "a word is guessed and accepted in min(p, q) of all cases; max(0, p − q) is missing. ",
-    `Over all words, ${lack} is missing, and ${lack} is rejected: each rejected guess goes where something is missing. `, make("b", "min(p, q) + max(0, p − q) = p"), ", however bad the guesses."]);
+  const isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = q !== undefined;
+  const lack = percent(sum(rows.map(({over}) => over))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
+  put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
+    : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
+    : !isGuess ? ["A guess that the small model makes too often is sometimes rejected; then comes a word that it guesses too seldom."]
+    : ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `, p >= q ? ["That is not too often: the guess is ", b("always accepted"), "."]
+      : ["That is too often: the guess is accepted in ", b(`${of} / ${from} = ${percent(p / q)}`), " of cases; else comes a word that the small model says too seldom."]]);
+  put("exact", isDrawn && [b("Why it comes out exactly: "), "all hatched pieces together are as long as all orange ones (", b(lack), "). Rejected guesses fill exactly the gaps, however bad the guesses. ",
+    make("small.soft", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
@@ -120,11 +119,13 @@ function showRule({p, q, id}, rows) {
 // Of each row two bars over each other, from y to y + height in the row. The upper is q: what p has, too,
 // is accepted, and the rest rejected. The lower is p: what was accepted, and what is replaced.
 const UPPER = [.08, .36], LOWER = [.5, .42];
-const PIECES = {accepted: "accepted", rejected: "rejected", residual: "replacement"};
+const KEY = {accepted: "accepted", rejected: "rejected", residual: "replacement"};
 
 // A piece of a bar in the i-th of n rows, from one share of the width to another.
 const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
   {x: share(from), width: share(to - from), y: share((i + y) / n), height: share(height / n)});
+
+const bareNumber = x => percent(x).replace("\u00a0%", ""); // the head of its column says %
 
 // The bars of the rows; `most` is as wide as the picture. parts: more, in front of them.
 function bars(rows, most, label, ...parts) {
@@ -135,8 +136,7 @@ function bars(rows, most, label, ...parts) {
     ["accepted", i, LOWER, 0, both], ["residual", i, LOWER, both, p]] : [["sampled", i, LOWER, 0, p]]).filter(([, , , from, to]) => to > from);
   return make("svg:svg.bars", {role: "img", "aria-label": label},
     pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, from / most, to / most)),
-    parts, pieces.filter(([, , , from, to]) => drafted && to - from > .25 * most).map(([kind, i, [y, height], from]) =>
-      make("svg:text", {x: share(from / most), dx: 6, y: share((i + y + height / 2) / n), "dominant-baseline": "central"}, PIECES[kind])),
+    parts,
     make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"}, drafted && outline(UPPER, "q"), outline(LOWER, "p")));
 }
 
@@ -144,13 +144,13 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number", "–")), total: make("span", "–"), most}, dots = make("svg:g");
-  const picture = bars(rows, most, "of each word, how often it is guessed, and how often it is written", counts.accepted, counts.residual);
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span", "–"), most}, dots = make("svg:g");
+  const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual);
   picture.append(dots);
-  const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", percent(x));
+  const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted && [make("span.which", make("span.line-q"), "above: guessed, q"), " "], make("span.which", make("span.line-p"), drafted ? "below: written, p" : "the large model’s odds")),
-      drafted && head("th.number", make("span.wide", "guessed\n"), "q"), head("th.number", drafted && !P && make("span.wide", "written\n"), P ? "P × p" : "p"), isDrawn && head("th.number", "drawn\n", counts.total))),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars: large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
+      drafted && head("th.number", "small ", wide("model "), "(q) %"), head("th.number", "large ", wide("model "), P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out % ", counts.total))),
     make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("span.wide", " (sum)")] : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
@@ -160,7 +160,7 @@ function showDistributions({round, i, id}, rows) {
 
 // ---------------------------------------------------------------- draws
 
-const N_DRAWS = 1000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.5;
+const N_DRAWS = 1000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.2;
 let drawing = null; // the draws that are under way
 const after = seconds => new Promise(done => setTimeout(done, 1e3 * seconds));
 
@@ -182,7 +182,7 @@ function drawOne(rows) {
 function stepsOfDraw({guess, place, instead}, rows) {
   const name = i => make("b", rows[i].id === null ? "another word" : quoted(rows[i].id));
   const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
-  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), "."], guess, LOWER, place, "accepted"]];
+  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". ", name(guess), " comes out."], guess, LOWER, place, "accepted"]];
   return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
     [[...said, make("s", "rejected"), ", ", name(instead), " comes as its ", make("span.mark.correction", "replacement"), "."],
       instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"]];
@@ -192,11 +192,11 @@ function stepsOfDraw({guess, place, instead}, rows) {
 // likes. All draws but the examples are counted: the counts go towards p.
 function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, most}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
-  let n = 0;
+  let n = 0, waiting = null;
   // The largest difference from p; as bars, how it was after 10, 100, ... draws, and how it is.
   const gapOf = () => Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
   const before = [], gaps = make("div.gaps", {"aria-hidden": "true"});
-  const showGaps = () => gaps.replaceChildren(...[...before.filter(([m]) => m < n), [n, gapOf()]].slice(-4).flatMap(([m, gap]) =>
+  const showGaps = () => n > 9 && gaps.replaceChildren(...[...before.filter(([m]) => m < n / 2), [n, gapOf()]].slice(-4).flatMap(([m, gap]) =>
     [make("span", plural(m, "draw").replace(m, whole(m))), make("i", {style: width(gap / .3)}), make("span", (100 * gap).toFixed(1))]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
@@ -209,14 +209,14 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
       residual[i].setAttribute("width", share(all - own));
-      tally[i].textContent = percent((count.accepted + count.residual) / n);
+      tally[i].textContent = bareNumber((count.accepted + count.residual) / n);
     });
     showGaps();
   };
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Largest difference from p: ${(100 * gapOf()).toFixed(1)} percentage points. As a rule, the more draws, the smaller:`);
+      make("span.mark.correction", "replaced"), `. What came out differs from the large model’s odds by at most ${(100 * gapOf()).toFixed(1)} percentage points.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {
@@ -242,7 +242,8 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
       if (!still.matches) await new Promise(requestAnimationFrame);
     }
     if (isOver()) return;
-    tellCounts();
+    if (still.matches) settle();
+    if (many || still.matches) tellCounts(); // what became of one stays
     tell($("drawn").textContent);
   }
   drawing = null;
@@ -252,14 +253,17 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
   new IntersectionObserver(([{isIntersecting}]) => {
     if (isIntersecting && !drawing) draw(examples.filter(Boolean), N_DRAWS, SLOW_SECONDS, () => {});
   }, {threshold: .9}).observe(picture);
-  const drawNext = () => {
-    const one = drawOne(rows);
-    count(one);
-    showCounts();
-    draw([one], 0, .5);
+  const settle = () => { if (waiting) { count(waiting); waiting = null; showCounts(); } };
+  const drawNext = async () => { // counted when it has been shown, or when the next one comes
+    settle();
+    const one = waiting = drawOne(rows);
+    await draw([one], 0, .8);
+    if (waiting === one) settle();
   };
-  return make("div.row.draws", button("Draw one", "draw", drawNext), button(`Draw ${whole(N_DRAWS)}`, "draws", () => draw([], N_DRAWS, 0)),
-    make("p.soft", {id: "drawn"}, "The small model guesses, and the guess is accepted or replaced, again and again: what comes out?"),
+  const many = button(`Draw ${whole(N_DRAWS)}`, "draws", () => draw([], N_DRAWS, 0));
+  many.classList.add("primary");
+  return make("div.row.draws", many, button("Draw one", "draw", drawNext),
+    make("p.soft", {id: "drawn"}, "Does each word come out as often as the large model says it?"),
     gaps);
 }
 
@@ -279,16 +283,12 @@ function select(item) {
     element.tabIndex = element.item.n === item.n ? 0 : -1; // one stop of the tab key
     element.setAttribute("aria-pressed", String(element.item.n === item.n));
   }
-  put("h-microscope", kind === "rejected" ? `Why was ${quoted(item.id)} rejected?` : `How ${quoted(item.id)} was chosen`);
+  put("because", make("span.verdict." + kind, NAMES[kind]), " ", kind !== "rejected" && [quoted(item.id), ": "], explain(item));
   put("detail", make("span.soft", tailOf(run, item.r, i)), " ", kind === "rejected"
     ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
     : make("span.mark." + kind, bare(words[item.id])));
-  put("because", make("span.verdict." + kind, NAMES[kind]), " ", explain(item));
-  const rows = rowsAt(round, i), isDrafted = rows[0].q !== null, t = isByChance(run) ? run.settings.temperature : run.chance;
-  put("h-chances", isByChance(run) ? "How words drawn by chance keep their odds" : "And if words are drawn by chance, as chatbots do?");
-  put("odds", !isDrafted ? "Nothing was guessed at this place. Drawn by chance, a word comes up by the large model’s own odds:"
-    : run.settings.coupled ? "Words are drawn by chance, here under the same noise: the same text, too."
-    : `At the same place (temperature ${t}): each word must come up as often as the large model says it, no matter how often it is guessed. The rule:`);
+  const rows = rowsAt(round, i);
+  put("h-chances", "And if words are drawn at random, as ChatGPT does?");
   showRule(item, rows);
   showDistributions(item, rows);
 }

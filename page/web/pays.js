@@ -28,10 +28,10 @@ function showMap(now) {
     const speedup = now.speedup(tenth === near ? now.a : tenth, i + 1), gain = clamp((speedup - 1) / 2, 0, 1);
     const here = i + 1 === now.K && tenth === near;
     return make("td" + (here ? ".here" : "") + (speedup < .995 ? ".loss" : ""), {style: {"background-color":
-      `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toFixed(speedup >= .95 && speedup < .995 ? 2 : 1));
+      `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toFixed(2));
   }));
   put("map", make("table.map",
-    make("caption", "How many times as fast, by the share a of the guesses not void that are accepted (down), and the "
+    make("caption", "How many times as fast, by the share a of the checked guesses that are accepted (down), and the "
       + "guesses for a fetch, K (across). Hatched: slower than alone. Framed: the sliders."),
     make("thead", make("tr", head("a"), now.by.map((_, i) => head(i + 1)))),
     make("tbody", range(ROWS + 1).map(i => row((ROWS - i) / ROWS)))));
@@ -41,7 +41,7 @@ function showVerdict(now) {
   const {K, a, c, extra} = now, speedup = now.by[K - 1], most = Math.max(...now.by);
   const near = range(now.by.length).filter(i => now.by[i] > .97 * most).map(i => i + 1);
   const run = state.base, isMeasured = knobs.a === null, costs = [c, extra].map(digits3); // the sum adds up as it is printed
-  put("verdict", `With K = ${K} guesses, and ${percent(a)} accepted of those not void${isMeasured ? ` (${acceptedIn(run)} of ${examinedIn(run)})` : ""}, a fetch writes 1 + a + … + a`, make("sup", "K"), ` = ${wordsOf(a, K).toFixed(2)} words. `,
+  put("verdict", `With K = ${K} guesses, and ${percent(a)} of those checked accepted${isMeasured ? ` (${acceptedIn(run)} of ${examinedIn(run)})` : ""}, a fetch writes 1 + a + … + a`, make("sup", "K"), ` = ${wordsOf(a, K).toFixed(2)} words. `,
     `It takes 1 + ${K} × (${costs.join(" + ")}) = ${(1 + K * sum(costs.map(Number))).toFixed(2)} times as long. So theory expects `, make("b", factor(speedup) + " as fast"),
     speedup < .995 && ": the large model alone is faster", Object.values(knobs).some(value => value !== null) ? ". " : `; measured: ${factor(speedupOf(run))}. `,
     `Best: K = ${near.length > 1 ? `${near[0]} to ${near.at(-1)}` : near[0]}.`);
@@ -69,9 +69,9 @@ function showPays(run) {
   if (!draftedIn(run)) return put("verdict", "Nothing was guessed in this text: the large model wrote it alone.");
   const now = standing(run);
   put("knobs",
-    knob("a", "a: how many guesses are accepted, of those not void", now.a, 0, 1, .01, percent),
+    knob("a", "a: how many of the guesses that are checked are accepted", now.a, 0, 1, .01, percent),
     knob("c", "time of a guess, in fetches", now.c, 0, Math.max(1, now.c), .005, digits3),
-    knob("extra", "time that a place more adds, in fetches", now.extra, 0, Math.max(1, now.extra), .005, digits3),
+    knob("extra", "time that one more word to check adds, in fetches", now.extra, 0, Math.max(1, now.extra), .005, digits3),
     knob("K", "K: guesses for a fetch", now.K, 1, now.by.length, 1, String),
     button("As measured", "as-measured", () => { showPays(state.base); $("as-measured").focus(); }));
   showMoved();

@@ -5,12 +5,12 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
 
-// Seconds on the page: of a fetch alone, at first; of the check of a place; of a look at all of them; of
-// what comes after the first round; of the end. FAST: fetches a second that no eye can follow one by one.
-const SECONDS = {fetch: 2.2, step: .6, look: 2.6, others: 4.5, end: 5}, FAST = 2;
+// Seconds on the page: of a fetch alone, at first; of the check of a word; of a look at all of them; of
+// all that comes after the first round; of a look at a round without a wrong guess; of the end.
+const SECONDS = {fetch: 2.1, step: .55, look: 1.6, others: 5, right: 1.6, end: 5};
 
-// The places of a round that are checked, one after the other: the guesses that are accepted, and the
-// place of the large model's own word. What comes after it is void.
+// The words of a round that are checked, one after the other: the guesses that are accepted, and the
+// large model's own. What comes after it is not used.
 const stepsOf = ({accepted}) => accepted + 1;
 
 // The large model alone, in rounds without guesses.
@@ -28,37 +28,37 @@ function laneOf(kind, name, rounds, run) {
     isSaid: isSaid(run), isSame: isSameText(run), waits: isWaiting(run), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
 }
 
-// When which moment is shown: pieces {from, to, wall, bend}, from one time of the race to another in
-// `wall` seconds. At first slowly, and the clock is held while the places of the first round are checked;
-// then ever faster, from the same speed on: at the part x of a piece, expm1(bend x) / expm1(bend) of it.
+// When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in
+// `wall` seconds. First the first round, slowly; time stops while its words are checked. Then all others
+// at one speed, with a stop where for the first time all guesses are right.
 function planOf([alone, together]) {
-  const unit = alone.end / alone.fetches.length || 1, [{end, round}] = together.fetches;
-  const slow = (from, to) => ({from, to, wall: SECONDS.fetch * (to - from) / unit, bend: 0});
-  const first = slow(0, end), rest = slow(end, race.length);
-  for (let i = 0; i < 50 && rest.wall > SECONDS.others; i++) rest.bend = Math.log1p(rest.bend * rest.wall / SECONDS.others) || 1;
-  return [{...first, wall: Math.min(first.wall, 2 * SECONDS.fetch)}, {from: end, to: end, wall: SECONDS.step * stepsOf(round) + SECONDS.look, bend: 0, isLook: true},
-    {...rest, wall: Math.min(rest.wall, SECONDS.others)}, {from: race.length, to: race.length, wall: SECONDS.end, bend: 0, isEnd: true}].filter(({wall}) => wall > 0);
+  const unit = alone.end / alone.fetches.length || 1, [{end, round}, ...others] = together.fetches;
+  const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
+  const slow = (from, to, wall) => ({from, to, wall, linger: from ? .5 : 0, says: `slowed ${rounded(wall / (to - from), 1)}×`});
+  const stop = (at, wall, more) => ({from: at, to: at, wall, says: "time stopped", isHeld: true, ...more});
+  const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end));
+  const right = others.find(({round}) => round.draft.length > 1 && round.accepted === round.draft.length);
+  const middle = right && round.accepted < round.draft.length ? right.end : end;
+  return [slow(0, end, Math.min(SECONDS.fetch * end / unit, 2 * SECONDS.fetch)), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
+    run(end, middle), middle > end && stop(middle, SECONDS.right), run(middle, race.length),
+    stop(race.length, SECONDS.end, {isHeld: false, isEnd: true})].filter(({wall}) => wall > 0);
 }
 
-// What is shown at `wall` seconds of the plan: {time, says, checked: places, isFast}; null at its end.
+// What is shown at `wall` seconds of the plan; null at its end. checked: words; linger: how much of a round
+// still shows what the one before brought.
 function momentAt(wall) {
-  for (const {from, to, bend, isLook, isEnd, wall: length} of race.plan) {
-    const part = wall / length;
-    if (part >= 1) { wall -= length; continue; }
-    const speed = (to - from) / length * (bend ? bend * Math.exp(bend * part) / Math.expm1(bend) : 1);
-    return {time: from + (to - from) * (bend ? Math.expm1(bend * part) / Math.expm1(bend) : part),
-      says: isLook ? "clock held" : isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : `slowed ${rounded(1 / speed, 1)}×`,
-      checked: isLook ? Math.floor(wall / SECONDS.step) : Infinity,
-      isFast: speed * race.lanes[0].fetches.length > FAST * race.lanes[0].end};
+  for (const {from, to, wall: length, says, isLook, isHeld, isEnd, linger} of race.plan) {
+    if (wall < length) return {time: from + (to - from) * wall / length, isHeld, linger,
+      says: isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : says, checked: isLook ? Math.floor(wall / SECONDS.step) : Infinity};
+    wall -= length;
   }
   return null;
 }
 
 function wallAt(time) {
   let wall = 0;
-  for (const {from, to, bend, wall: length} of race.plan) {
-    const part = clamp((time - from) / (to - from), 0, 1);
-    if (time < to) return wall + length * (bend ? Math.log1p(part * Math.expm1(bend)) / bend : part);
+  for (const {from, to, wall: length} of race.plan) {
+    if (time < to) return wall + length * clamp((time - from) / (to - from), 0, 1);
     wall += length;
   }
   return wall - SECONDS.end;
@@ -72,44 +72,44 @@ function tokenSpan(kind, text) {
   return [space, make("span.mark." + kind, rest)];
 }
 
-const wide = text => make("span.wide", text), millions = size => `${rounded(size / 1e6, 2)} million weights`;
+const wide = (...text) => make("span.wide", text), millions = size => `${rounded(size / 1e6, 2)} million`;
 
 // Who is at work in a lane, in words.
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters;
-  if (kind === "alone") return wide(millions(large) + (isOurs(run) ? ": a GPT-2 that writes fairy tales" : ""));
+  if (kind === "alone") return ["fetch = read all its ", millions(large), " weights", wide(" (the numbers it is made of)"), " once"];
+  if (isOtherText(run) && !isSameText(run)) return "another text, with the same odds for each word";
   if (isLookUp) return "by looking up what came before";
-  return [make("span.swatch.of-draft"), " ", wide(millions(small) + ": "), small < large && `${rounded(large / small, 2)}\u00a0× smaller`, isOurs(run) && ", trained to imitate the large one"];
+  return [wide(millions(small), " weights: "), small < large && `${rounded(large / small, 2)}\u00a0× smaller`, isOurs(run) && ", trained to imitate the large one"];
 }
 
 function drawLane(lane, run) {
   const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters;
-  const pipe = kind => make(`div.pipe.${kind}`, make("i"));
-  lane.large = pipe("of-target");
-  lane.small = isAlone ? null : pipe("of-draft");
+  lane.large = make("div.pipe.of-target", make("i"));
+  // as long as all its fetches for a round are beside one of the large model
+  lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02)}}, make("i"));
   lane.says = make("p.says");
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
-  const isShort = lane.end < .7 * race.length; // there is room behind its end
-  lane.gain = make("span", !isAlone && isMeasured(run) && isShort && ["  ", factor(speedupOf(run)), wide(" as fast")]);
-  lane.flag = make("b.flag", {style: isShort ? {left: of(lane.end)} : {right: share(1 - lane.end / race.length)}}, ms(lane.end, 0), lane.gain);
-  lane.flag.classList.toggle("inside", !isShort);
+  lane.gain = make("span", !isAlone && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
+  lane.flag = make("b.flag", {style: {left: of(lane.end)}}, lasting(lane.end), lane.gain);
   lane.count = make("span.count", {"aria-hidden": "true"});
   lane.pending = make("span.pending");
   lane.groups = lane.fetches.map(({round}) => make("span.fetch", round.tokens.map((_, i) =>
     tokenSpan(isAlone ? "plain" : round.sources[i], round.shown[i]))));
-  lane.text = make("p.written", {dir: "auto"}, make("span.soft", plainly(run.prompt)), lane.groups);
-  lane.ends = !isAlone && isOtherText(run) && !isSameText(run) && "Different texts, same odds: as it should be.";
+  const prompt = plainly(run.prompt), all = lane.fetches.flatMap(({round}) => round.shown.map(plainly));
+  lane.text = make("p.written", {dir: "auto"}, make("span.now", make("span.soft", prompt), lane.groups),
+    make("span.room", prompt, all)); // keeps the room of the whole text
   $("lanes").append(make("section.lane." + lane.kind, {"aria-label": lane.name},
     make("div.row.between", make("h2", lane.name, lane.small && small && wide(" that guesses")), make("span.who", whoIn(lane, run)), lane.count),
-    make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${ms(lane.end, 0)}.`),
+    make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${lasting(lane.end)}.`),
     make("div", {"aria-hidden": "true"}, lane.says, make("div.road",
-      make("div.memory", lane.small && small && make("span.small", {style: {width: `${Math.min(1, Math.sqrt(small / large)) * 100}%`}}),
-        make("span.slab", make("b", millions(large)), make("small", "in memory"))),
+      make("div.memory", lane.small && make("span.small", small ? ["small", wide(" model")] : "look-up"),
+        make("span.slab", make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
-      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid ? ["large model", wide(" says")] : [wide("large model’s "), "odds"], ""].map(name => make("span", name))), lane.rows)),
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid || isAlone ? ["large model", wide(" says")] : ["large", wide(" model’s odds")], ""].map(name => make("span", name))), lane.rows)),
     make("div.time", lane.strip, lane.flag), lane.text)));
 }
 
@@ -120,81 +120,84 @@ const isSaid = run => !isByChance(run) || run.settings.coupled;
 const guessedAt = ({round, begin, middle}, time) =>
   Math.floor(round.draft.length * (middle > begin ? clamp((time - begin) / (middle - begin), 0, 1) : 1) + 1e-9);
 
-// The places of a fetch, a row each: the guess, what the large model says, and what comes of it; while
-// guesses are made, while the weights come, and when so many places are checked.
+// The words of a fetch, a row each: the guess, what the large model says, and what comes of it; while
+// guesses are made, while the weights come, and when so many words are checked.
 function placesOf(lane, one, time, checked) {
   const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length;
-  const guessed = guessedAt(one, time), odds = (x, kind = "small") => make(kind, ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
+  const guessed = guessedAt(one, time), odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
-    const guess = i < guessed && bare(words[draft[i]]);
+    const guess = i < guessed && bare(words[draft[i]]), isMore = i === n && guessed === n;
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
-    const given = guess ? [guess, !lane.isSaid && odds(q[i], "small.wide")] : i === n && guessed === n && make("small", "no guess");
-    if (i > n || i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : i === n && guessed === n ? "" : ".empty", given, given && "…");
-    if (i > accepted || i >= tokens.length) return row(".off", guess && make("s", given), "", "void");
-    if (i === n) return row("", given, own(i), lane.small && make("span.bonus", "extra", wide(" word")));
+    const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
+    const given = guess ? [isWrong ? make("s", guess) : guess, !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : "next word");
+    if (i > n || i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
+    if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && "not used");
+    if (i === n) return row("", given, own(i), n > 0 && make("span.bonus", "free", wide(" extra"), " word"));
     const says = lane.isSaid ? i < accepted ? guess : own(i) : odds(p[i]);
-    return i < accepted ? row(".good", given, says, ["✓", wide(" accepted")])
-      : row(".wrong", make("s", given), says, lane.isSaid ? [wide("✗ rejected, "), "replaced"] : ["✗ → ", own(i)]);
+    return i < accepted ? row(".good", given, says, "✓ accepted")
+      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
   });
-  return lane.small ? rows : [...rows, make("div.place.empty.rest", "the next places wait for this word")];
+  return lane.small ? rows : [...rows, make("div.place.empty.rest", "words 2, 3, 4 … have to wait: they depend on this one")];
 }
 
 // How many words a round brought, and why so many.
-function broughtBy({accepted, tokens, sources}) {
-  const own = tokens.length > accepted ? ` + 1 ${sources[accepted] === "bonus" ? "extra word" : "replacement"}` : "";
-  return `${accepted} accepted${own} = ${plural(tokens.length, "word")} from one fetch.`;
+function broughtBy({accepted, draft, tokens, sources}) {
+  const all = `${plural(tokens.length, "word")} from one fetch.`;
+  if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
+  if (sources[accepted] === "bonus") return `All right: the next word comes free. ${accepted} + 1 = ${all}`;
+  return `${accepted} accepted + 1 replacement = ${all}`;
 }
 
-// What became of the i-th place of a round, in words. isSaid: of the lane; rule: of the run
+// What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
 function judged(round, i, {isSaid, rule}) {
   const {draft, accepted, tokens, p, q} = round, own = i < tokens.length && quoted(tokens[i]);
-  if (i === draft.length) return `All guesses were right: the last place brings ${own}, too.`;
-  const kept = i < accepted, says = `Guess ${quoted(draft[i])}`, rate = Math.min(1, p[i] / q[i]);
-  if (!kept && !own) return broughtBy(round);
-  if (isSaid) return `${says}: the large model says ${kept ? "the same. Accepted" : `${own}. Rejected, replaced`}.`;
-  if (kept && rate === 1) return `${says}: the large model finds it no less likely. Accepted.`;
-  const odds = rule === "token" ? `, as in ${percent(kept ? rate : 1 - rate)} of all cases` : "";
-  return says + (kept ? ` is accepted${odds}.` : ` is rejected${odds}: ${own} comes instead.`);
+  if (i === draft.length || i >= accepted && !own) return broughtBy(round);
+  const kept = i < accepted, says = `${quoted(draft[i])}: `, [of, from] = [p[i], q[i]].map(x => (100 * x).toFixed(1));
+  if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
+  const odds = rule !== "token" ? "" : p[i] >= q[i] ? `${from} % guessed, ${of} % wanted: always ` : `${of} / ${from} = ${percent(p[i] / q[i])} chance of keeping it: `;
+  return says + odds + (kept ? "accepted." : `rejected, ${own} comes instead.`);
 }
 
-// A moment of a lane, as momentAt returns it: of its last fetch, so many places are checked. Of fast
-// fetches only what they brought is shown.
-function showLane(lane, {time, checked = Infinity, isFast = false}) {
+// A moment of a lane, as momentAt returns it: of its last fetch, so many words are checked.
+function showLane(lane, {time, checked = Infinity, linger = 0}) {
   const all = lane.fetches, done = all.filter(({end}) => end <= time + 1e-12).length;
-  const now = all[done], last = all[done - 1], isRunning = isFast && Boolean(now), isAlone = !lane.small;
-  // alone, what was written stays in sight while the next weights begin to come
-  const linger = isAlone && now ? .25 * (now.end - now.middle) : 0;
-  const isLook = last && (!now || isFast || time - last.end <= linger + 1e-12), shown = isLook ? last : now;
-  const {round} = shown, n = round.draft.length, isJudged = isAlone || checked >= stepsOf(round);
-  lane.rows.replaceChildren(...placesOf(lane, shown, time, !isLook ? 0 : isJudged ? Infinity : checked));
-  lane.large.classList.toggle("runs", isRunning && race.playing);
-  lane.large.style.setProperty("--read", share(now && !isRunning && !(isLook && lane.small) ? (time - now.middle) / (now.end - now.middle) : 1));
-  lane.says.textContent = !now ? lane.ends || `${plural(all.length, "fetch")} for ${isAlone || !lane.isSame ? "" : "the same "}${plural(lane.words, "word")}.`
-    : isRunning ? `Fetch after fetch: ${isAlone ? "one word" : "several words"} each.`
-    : isLook && !isAlone ? checked > stepsOf(round) + 1 ? broughtBy(round) : checked ? judged(round, Math.min(checked, stepsOf(round)) - 1, lane) : "Which guesses are right?"
+  const now = all[done], last = all[done - 1], isAlone = !lane.small;
+  // what was written stays in sight while the next weights begin to come
+  const stays = now ? (isAlone ? Math.max(.25, linger) : linger) * (now.end - now.begin) : 0;
+  const isLook = last && (!now || time - last.end <= stays + 1e-12), shown = isLook ? last : now;
+  const {round} = shown, n = round.draft.length, steps = isLook ? isAlone ? Infinity : checked : 0;
+  const part = (from, to) => share(now ? (time - from) / (to - from || 1) : 1), isStart = now && time <= now.begin + 1e-12 && last;
+  lane.rows.replaceChildren(...placesOf(lane, shown, time, steps));
+  lane.large.style.setProperty("--read", isStart && !isAlone ? "100%" : part(now?.middle, now?.end));
+  if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
+  lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
+  lane.says.textContent = !now ? `${plural(all.length, "fetch")} for ${isAlone || !lane.isSame ? "" : "the same "}${plural(lane.words, "word")}.`
+    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
-    : n ? `The same fetch serves ${n + 1} places at once.` : `One fetch for one word${lane.waits ? ": computing waits" : ""}.`;
-  if (lane.small) lane.small.style.setProperty("--read", share(now && now.middle > now.begin && !isLook ? (time - now.begin) / (now.middle - now.begin) : 0));
-  const counted = done - Number(done > 0 && isLook && !isJudged), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
-  lane.groups.forEach((group, i) => group.classList.toggle("room", i >= counted));
+    : n ? `One fetch checks ${n + 1} words at once: a little later, but all together.` : `One fetch, one word${lane.waits ? ": the processor mostly waits" : ""}.`;
+  // words are counted one by one, as they are checked
+  const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
+  lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
-  if (guesses) lane.groups[counted].prepend(lane.pending);
-  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length));
-  lane.count.replaceChildren(make("b", plural(written, "word")), guesses ? ` + ${plural(guesses, "guess")}, ` : " from ", make("b", plural(counted, "fetch")));
+  if (guesses) lane.groups[counted].before(lane.pending);
+  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
+  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(done, "fetch")));
   lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
   lane.flag.classList.toggle("room", time < lane.end);
   lane.gain.classList.toggle("room", time < race.length);
-  const group = lane.groups[Math.max(0, done - 1)]; // a long text runs along
+  const group = lane.groups[Math.max(0, counted - 1)]; // a long text runs along
   lane.text.scrollTop = group.offsetTop + group.offsetHeight - lane.text.clientHeight;
 }
 
 // Where the clock stands, and how it runs.
-const showClock = (says = race.time < race.length ? "paused" : "the end") =>
-  put("now", make("b", ms(race.time, 0)), " ", make("small", {"aria-hidden": "true"}, says));
+const showClock = (says = "") =>
+  put("now", make("b", lasting(race.time)), " ", make("small", {"aria-hidden": "true"}, says));
 
 function show(moment) {
   race.time = clamp(moment.time, 0, race.length);
   for (const lane of race.lanes) showLane(lane, {...moment, time: race.time});
+  $("lanes").classList.toggle("held", Boolean(moment.isHeld));
+  if (race.time === race.length) $("result").classList.remove("later"); // from the first end on
   $("clock").value = 1000 * race.time / race.length;
   showClock(race.playing ? moment.says : undefined);
   $("clock").setAttribute("aria-valuetext", ms(race.time, 1));
@@ -209,7 +212,6 @@ function pause() {
   cancelAnimationFrame(race.frame);
   $("play").textContent = "Play";
   showClock();
-  for (const element of document.querySelectorAll(".runs")) element.classList.remove("runs");
 }
 
 // From this moment on, in a loop; with reduced motion, only when asked, and once.
@@ -255,9 +257,8 @@ function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   const {alone, guessing, rest, written} = costsOf(run);
-  const same = isOtherText(run) ? "same odds" : isSameText(run) ? "same words" : "same words, but for a tie";
-  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}: `),
-    `${ms((guessing + rest) / written)} a word instead of ${ms(alone)}. `,
+  const same = isOtherText(run) ? "the same odds" : isSameText(run) ? "exactly the same text" : "the same text, but for a tie";
+  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `),
     all.length > 2 && make("span.soft.wide", `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}).`));
 }
 
@@ -268,14 +269,14 @@ function showCost(run) {
   const bar = (kind, seconds) => make("i." + kind, {style: width(seconds / Math.max(alone, word))});
   const row = (name, seconds, ...all) => [make("span", name), make("div", all), make("b", `${ms(seconds)} a word`)];
   const part = (kind, ...says) => make("span", make("span.swatch." + kind), says);
-  put("cost", mostWords(run) > 1 && [row("alone", alone, bar("of-target", alone)),
+  put("cost", mostWords(run) > 1 && [row([wide("large model "), "alone"], alone, bar("of-target", alone)),
     row("with guesses", word, bar("of-draft", guessing / written), bar("of-target", fetch), bar("more", more)),
     make("p.legend", part("of-draft", `guessing ${ms(guessing / written)}`),
-      part("of-target", `a fetch, shared by ${written.toFixed(2)} words: ${ms(Math.min(alone, rest))} / ${written.toFixed(2)} = ${ms(fetch)}`),
-      part("more", `computing more places ${ms(more)}`))]);
+      part("of-target", `one fetch for ${written.toFixed(2)} words: ${ms(Math.min(alone, rest))} / ${written.toFixed(2)} = ${ms(fetch)}`),
+      part("more", `checking more words ${ms(more)}`))]);
 }
 
-// What a place more adds to a fetch, in seconds; and whether the fetch itself takes most of the time.
+// What one more word to check adds to a fetch, in seconds; and whether the fetch itself takes most of the time.
 const moreOf = ({alone, rest, guesses}) => Math.max(0, rest - alone) / Math.max(1, guesses);
 function isWaiting(run) {
   const costs = costsOf(run);
@@ -284,17 +285,16 @@ function isWaiting(run) {
 
 function showWhy(run) {
   const costs = costsOf(run), {alone, guessing, rest, written} = costs, n = mostWords(run), [large] = run.parameters;
-  const all = guessing + rest, count = written.toFixed(2), fetching = `fetching ${millions(large)}`;
+  const all = guessing + rest, count = written.toFixed(2), fetching = `Fetching ${millions(large)} weights`;
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), `${count} words share one fetch. `, isWaiting(run)
-      ? `A place more makes it only ${ms(moreOf(costs))} longer: ${fetching} takes most of the time, and serves all places.`
-      : `A place more makes it ${ms(moreOf(costs))} longer: ${fetching} serves all places, but computing took much of the time, too. Other programs at work make it longer.`]);
+    : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds little.`
+      : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
   const bytes = large * (run.numbers === "float16" ? 2 : 4);
-  put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token here: a full stop counts, and so does a part of a word. `
+  put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
-    + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: with ${n === 1 ? "more" : n} places it took ${times(rest / alone)} the time of one with one place. Other texts gain more, or less.`);
+    + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: for ${n === 1 ? "more" : n} words it took ${times(rest / alone)} the time of one for one word, ${ms(moreOf(costs))} more for each word more. The example was chosen for being readable; other texts gain more, or less.`);
 }
 
 // Lay a run out.
