@@ -8,7 +8,7 @@ import sys
 from fractions import Fraction
 from html import escape
 from itertools import product
-from math import log2
+from math import log2, prod
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -19,6 +19,7 @@ import backends.before_numpy  # noqa: F401, isort: skip: BLAS kernels and thread
 
 import numpy as np
 
+from bench.intervals import ratio, ratio_interval
 from checkpoints.registry import MODELS_DIR
 from cli.picture import painted
 from cli.prompts import STORIES, read_prompts
@@ -213,10 +214,9 @@ def verify_cost():
         parts.append(f'<text x="{x:.1f}" y="60" class="soft small middle">{batch}</text>')
     words = "texts with K = 4: batch × (K + 1) rows"
     parts.append(f'<text x="650" y="60" class="soft small">{words}</text>')
-    bend = (ROWS[-1] - 1) / (cpu[-1][1] - 1)
     curves = [
         ("each", [(1, 1), (16, 16)], "a pass for each row", "no gain"),
-        ("cpu", cpu, "17M on two CPU cores", f"measured; bends at about {bend:.0f} rows"),
+        ("cpu", cpu, "17M on two CPU cores", f"measured; {cpu[-1][1]:.1f} at {ROWS[-1]} rows"),
         ("four", roofline(H100 / 4), "H100, weights of 4 bits", "computed; bends at 74 rows"),
         ("h100", roofline(H100), "H100, weights of 16 bits", "computed; bends at 295 rows"),
     ]
@@ -354,16 +354,24 @@ def places():
 
 def by_place(temperature):
     """Numbers of draft tokens, [PLACES] each: (examined, accepted)."""
+    counts, openings = np.zeros((2, PLACES)), read_prompts(STORIES)
+    for _, one in whole_drafts(openings, TEXT_LENGTH, PLACES, SamplingParams(temperature)):
+        counts[0, : one.examined] += 1
+        counts[1, : one.accepted] += 1
+    return counts
+
+
+def whole_drafts(openings, n_tokens, K, to_probs):
+    """Yield (number of the opening, Round) for each round with K drafted tokens, as the included
+    pair continues openings by n_tokens each, with the token rule.
+    """
     target, draft_model, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
-    to_probs, counts = SamplingParams(temperature), np.zeros((2, PLACES))
-    for seed, opening in enumerate(read_prompts(STORIES)):
+    for seed, opening in enumerate(openings):
         ids, rng = encoder.encode(opening), Rng(seed)
         drafter = NeuralDrafter(draft_model, to_probs, rng)
-        for one in speculative(target, drafter, ids, TEXT_LENGTH, PLACES, to_probs, rng):
-            if len(one.draft) == PLACES:
-                counts[0, : one.examined] += 1
-                counts[1, : one.accepted] += 1
-    return counts
+        for one in speculative(target, drafter, ids, n_tokens, K, to_probs, rng):
+            if len(one.draft) == K:
+                yield seed, one
 
 
 # ---------------------------------------------------------------- weights of a block
@@ -381,11 +389,9 @@ def block_weights():
     for x, heading in ((90, "token rule: the product of min(1, p/q)"), (540, "block rule: w")):
         parts.append(f'<text x="{x}" y="66" class="soft">{heading}</text>')
     for row, draft in enumerate(product((0, 1), repeat=2)):
-        y, w, chance, drafted = 84 + 66 * row, 1.0, 1.0, 1.0
+        y = 84 + 66 * row
         parts.append(f'<text x="30" y="{y + 28}">{" ".join("AB"[x] for x in draft)}</text>')
-        for place, token in enumerate(draft):
-            ratio = p[token] / q[token]
-            w, chance, drafted = min(1, w * ratio), chance * min(1, ratio), drafted * q[token]
+        for place, (chance, w) in enumerate(after_each(p[token] / q[token] for token in draft)):
             for x, height in ((90, chance), (540, w)):
                 top = y + 22 * place
                 size = f'y="{top}" width="{300 * height:.0f}" height="18"'
@@ -393,9 +399,38 @@ def block_weights():
                 share = Fraction(height).limit_denominator(100)
                 label = f'<text x="{x + 8 + 300 * height:.0f}" y="{top + 15}" class="small">'
                 parts.append(f"{label}{share}</text>")
-        share = Fraction(drafted).limit_denominator(100)
+        share = Fraction(prod(q[token] for token in draft)).limit_denominator(100)
         parts.append(f'<text x="980" y="{y + 28}" class="soft small end">drafted {share}</text>')
     write_picture("block_weights", words, 356, BLOCK_STYLE, parts)
+
+
+def after_each(ratios):
+    """Yield after each token of a draft, from the ratios p / q: (the product of min(1, p / q), the
+    weight w of block.md). The means of their sums are what token rule and block rule accept.
+    """
+    chance = w = 1.0
+    for r in ratios:
+        chance, w = chance * min(1, r), min(1, w * r)
+        yield chance, w
+
+
+def block_gain():
+    """Print how many tokens of a draft the rules accept on average, as in block.md, and how many
+    more the block rule does, with its 95 % interval over prompts: of the same drafts, after the
+    first 64 prompts of paragraphs.jsonl (benchmarks.md says which), 60 tokens each.
+    """
+    prompts = read_prompts("paragraphs.jsonl")[:64]
+    print("| K | drafts | token rule | block rule | more |")
+    for K in (4, 6, 8):
+        sums = np.zeros((len(prompts), 3))  # of each prompt: drafts, products, weights
+        for n, one in whole_drafts(prompts, 60, K, SamplingParams(1.0)):
+            at = range(K), one.draft
+            sums[n] += [1, *np.sum([*after_each(one.p[at] / one.q[at])], axis=0)]
+        drafts, products, weights = sums.T
+        low, high = ratio_interval(weights - products, drafts)
+        means = " | ".join(f"{ratio(x, drafts):.2f}" for x in (products, weights))
+        more = f"{ratio(weights - products, drafts):.3f} [{low:.3f}, {high:.3f}]"
+        print(f"| {K} | {sum(drafts):.0f} | {means} | {more} |")
 
 
 # ---------------------------------------------------------------- the time of a round
@@ -458,7 +493,7 @@ PICTURES = {
     one.__name__: one
     for one in (live, race, verify_cost, draft_design, places, block_weights, round_time)
 }
-COMMANDS = PICTURES | {"candidates": candidates, "paint": paint}
+COMMANDS = PICTURES | {"candidates": candidates, "block_gain": block_gain, "paint": paint}
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)

@@ -16,7 +16,7 @@ from docs import pictures
 from proof.enumerate import distribution
 from proof.follow import followed
 from proof.mistakes import MISTAKES, making, sample_and_keep
-from sampling import SamplingParams, residual, verify
+from sampling import SamplingParams, residual, verify, verify_block
 from utils import load_models
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -88,6 +88,22 @@ def test_the_weights_of_the_example_are_those_of_its_page():
     for draft, shares in by_hand.items():
         start = texts.index(draft) + 1
         assert " ".join(texts[start : start + 4]) == shares
+
+
+@pytest.mark.parametrize("column, rule", [(0, verify), (1, verify_block)])
+def test_the_sums_of_a_draft_are_on_average_what_the_rule_accepts(column, rule):
+    p, q = np.array([[0.5, 0.3, 0.2]] * 3), np.array([[0.2, 0.2, 0.6]] * 2)
+
+    def run(rng):
+        draft = [rng.sample(row) for row in q]
+        sums = sum(
+            both[column] for both in pictures.after_each(p[[0, 1], draft] / q[[0, 1], draft])
+        )
+        return rule(draft, p, q, rng)[0], sums
+
+    found = distribution(run)
+    accepted, summed = (sum(one[i] * share for one, share in found.items()) for i in (0, 1))
+    assert accepted == pytest.approx(summed, abs=1e-12)
 
 
 @pytest.mark.slow
