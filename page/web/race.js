@@ -130,14 +130,15 @@ function placesOf(lane, one, time, checked) {
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
     const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
     const given = guess ? [isWrong ? make("s", guess) : guess, !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : "next word");
-    if (i > n || i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
+    if (i > n) return row(".empty.room"); // fewer were guessed
+    if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
     if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && "not used");
     if (i === n) return row("", given, own(i), n > 0 && make("span.bonus", "free", wide(" extra"), " word"));
     const says = lane.isSaid ? i < accepted ? guess : own(i) : odds(p[i]);
     return i < accepted ? row(".good", given, says, "✓ accepted")
       : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
   });
-  return lane.small ? rows : [...rows, make("div.place.empty.rest", "words 2, 3, 4 … have to wait: they depend on this one")];
+  return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
 }
 
 // How many words a round brought, and why so many.
@@ -174,7 +175,9 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   lane.says.textContent = !now ? `${plural(all.length, "fetch")} for ${isAlone || !lane.isSame ? "" : "the same "}${plural(lane.words, "word")}.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
-    : n ? `One fetch checks ${n + 1} words at once: a little later, but all together.` : `One fetch, one word${lane.waits ? ": the processor mostly waits" : ""}.`;
+    : n ? done || time < race.lanes[0].fetches[0].end ? `One fetch checks ${n + 1} words at once: guesses stand in for the unknown ones.`
+        : `The first word comes a little later, but ${n + 1} are checked at once.`
+    : `One fetch, one word${lane.waits ? ": the processor mostly waits" : ""}.`;
   // words are counted one by one, as they are checked
   const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
