@@ -382,4 +382,4 @@ class Rng:
 
     def accept(self, ratio: float) -> bool:
         """Toss a biased coin: True with probability min(1, ratio)."""
-        return self.random() < ratio
+        return bool(self.random() < ratio)

@@ -38,6 +38,7 @@ RULES = [
     rule_case("the notebook's", *NOTEBOOK, 1),
     *RULE_CASES,
     rule_case("30 tokens", *TAIL, 1),
+    rule_case("p is nearly sure", rows([0.0005, 0.9995]), rows([0.5, 0.5]), 1),
 ]
 LOOPS = [
     *LOOP_CASES,
@@ -93,7 +94,7 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
 
 def check_temperature_1(answer: Callable) -> str:
     large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0]
-    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-3, 50.0):
+    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-4, 50.0):
         for logits in (
             [0.0, temperature, -2 * temperature],
             [0.0, 1.0, -2.0],
@@ -118,7 +119,7 @@ def check_residual_2(answer: Callable) -> str:
 
 def check_speedup_7(answer: Callable) -> str:
     for K, a, c, v in itertools.product(
-        (1, 2, 40, 0), (0.0, 0.3, 0.8125, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
+        (1, 2, 40, 0), (0.0, 0.3, 0.8125, 0.999, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
     ):
         # n drafts are accepted, then one more token comes
         n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
@@ -180,7 +181,22 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
     """Raise WrongAnswer unless the token has the distribution p, and is one of n_drafts drafts as
     often as it is if they are tried in turn, or more often.
     """
-    found = kept_and_replaced(answer, p, q)
+    runs = []  # of each: (what it returned, the tokens that it sampled from q)
+
+    @wraps(answer)
+    def noted(p, q, sample, accept):
+        drafts = []
+
+        def sample_and_note(row):
+            token = sample(row)
+            if np.shape(row) == q.shape and np.allclose(row, q):
+                drafts.append(token)
+            return token
+
+        runs.append((answer(p, q, sample_and_note, accept), drafts))
+        return runs[-1][0]
+
+    found = kept_and_replaced(noted, p, q)
     kept, out = found[0].sum(), found.sum(axis=0)
     case = f"p = {format_row(p)}, q = {format_row(q)}"
     comes = f"what comes out is {format_row(out)}, expected p"
@@ -199,6 +215,9 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
     drafted = 1 - (1 - q) ** n_drafts
     is_said = (found[0] < drafted + 1e-6).all()
     require(is_said, f"{case}: {format_row(found[0])} are said to be drafts, {figures}")
+    for (token, is_draft), drafts in runs:
+        wrong = f"token {token}, said to be the draft, is none that sample(q) returned"
+        require(not is_draft or token in drafts, f"{case}: the distribution is right, but {wrong}")
 
 
 def check_one_token_3(answer: Callable) -> str:
@@ -297,15 +316,18 @@ def check_block_9(answer: Callable) -> str:
 class Supervised:
     """A model of a loop, which stops the loop where it reads what its docstring rules out.
 
-    text: what was read last. prompt: with which each text begins. most: how many ids a text may
-    have. once: whether no text may be read twice. drafting: of the target, the draft model: it must
-    have read the text that is checked
+    prompt: with which each text begins. most: how many ids a text may have. once: whether no text
+    may be read twice. drafting: of the target, the draft model: the last token that it drafted must
+    follow the text that is checked
+
+    text: what was read last, until the target reads. before_draft: the same when a token was last
+    sampled
     """
 
     def __init__(self, model, role, prompt, most=None, once=False, drafting=None):
         self.model, self.role, self.most, self.once = model, role, most, once
         self.prompt = prompt
-        self.drafting, self.text, self.read = drafting, [], set()
+        self.drafting, self.text, self.before_draft, self.read = drafting, [], [], set()
 
     def __call__(self, new_ids, *cache):
         if not len(new_ids):
@@ -316,11 +338,15 @@ class Supervised:
             self.stop(f"{format_row(text)}: expected ids, its argument, at the beginning")
         beginnings = {tuple(text[:n]) for n in range(len(text), len(text) - len(new_ids), -1)}
         if self.drafting:
-            other, self.drafting.text = self.drafting.text, []  # it may draft nothing next time
+            other = self.drafting.before_draft
+            self.drafting.text = self.drafting.before_draft = []  # it may draft nothing next time
             if any(a != b for a, b in zip(text, other)):
                 self.stop(f"{text}, and the draft model {other}: is there a hole, or a stale end?")
             if len(text) > self.most:
-                self.stop(f"{text}, of {self.most + 1} at the end: expected room for its own token")
+                self.stop(
+                    f"{text}, {len(text)} ids, where the finished text has {self.most + 1}: "
+                    "draft fewer, and leave room for the target's own token"
+                )
         if self.once and (again := beginnings & self.read):
             self.stop(
                 f"{[*min(again)]} again: expected that its cache keeps what is certain, "
@@ -344,7 +370,15 @@ def check_loop(answer: Callable, once: bool = False) -> None:
         draft_model = Supervised(draft_model, "draft model", prompt, once=once)
         most = len(ids) + n_tokens - 1
         checking = Supervised(target, "target", prompt, most, once, draft_model)
-        text = answer(checking, draft_model, ids, n_tokens, K, **given)
+
+        def sample(row):
+            draft_model.before_draft = draft_model.text
+            return given["sample"](row)
+
+        end = given.get("end")
+        own = {"sample": sample, "end": end if end is None else np.int64(end)}  # an equal object
+        own = {name: own.get(name, value) for name, value in given.items()}
+        text = answer(checking, draft_model, ids, n_tokens, K, **own)
         if ids != prompt:
             target.stop(f"it changes its argument ids, from {prompt} to {ids}")
         if text and len(text) > n_tokens and [*text[: len(prompt)]] == prompt:

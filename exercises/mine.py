@@ -58,10 +58,10 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     fewer if the token `end` comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
-    of the token after ids[: i + 1]. Draft at most K tokens (K is 1 or more) a round, and fewer
-    where the text has no room for them and a token of the target's own. Call the target once a
-    round. Leave `ids` as they are. sample(p) -> token, accept(r) -> bool. The text has the target's
-    distribution.
+    of the token after ids[: i + 1]. Each round, also the first, drafts K tokens (1 or more), or as
+    many as there is room for beside a token of the target's own (it may stop after `end`). Then it
+    calls the target once. Leave `ids` as they are. sample(p) -> token, accept(r) -> bool. The text
+    has the target's distribution.
     """
     raise NotImplementedError
 
@@ -110,7 +110,8 @@ def block_9(draft, p, q, sample, accept):
     accepted, the token that follows). The arguments are those of verify_4: draft [k], p [k + 1,
     n_vocab], q [k, n_vocab], sample(p) -> token, accept(r) -> bool.
 
-    The text has the same distribution, but more drafted tokens are accepted: with P_0 = 1 and P_i =
-    min(1, P_{i-1} p_i(x_i) / q_i(x_i)), their mean number is the mean of P_1 + ... + P_k.
+    The text has the same distribution, but more drafted tokens are accepted. With w[0] = 1 and
+    w[i + 1] = min(1, w[i] * p[i][draft[i]] / q[i][draft[i]]), their mean number is the mean of
+    w[1] + ... + w[k]. (The page counts the rows of p and q from 1.)
     """
     raise NotImplementedError

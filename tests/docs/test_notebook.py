@@ -146,6 +146,14 @@ def test_the_residual_is_shown_with_its_divisor(capsys):
     assert shown == "the residual is [0.75, 0.25, 0], after a division by 0.40\n"
 
 
+def test_a_coin_is_true_or_false_as_in_the_checks():
+    """An answer may compare it by `is`."""
+    from exercises import notebook
+
+    _, accept = notebook.random_choices(seed=0)
+    assert accept(np.float64(1.0)) is True and accept(np.float64(0.0)) is False
+
+
 @pytest.mark.parametrize("v, is_doubtful", [(0.83, True), (0.98, False)])
 def test_a_pass_that_takes_less_time_for_more_rows_is_not_believed(capsys, v, is_doubtful):
     from exercises import notebook

@@ -91,6 +91,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "clipped at -50": ("temperature_1([0, 50, -100], 50) gives", (
             "(logits - logits.max())", "np.clip(logits - logits.max(), -50, 0)",
         )),
+        "the likeliest below 5e-4": ("0.0001) gives [0, 1, 0]", ("== 0", "< 5e-4")),
         "the likeliest below 0.1": ("expected [0.2595", ("temperature == 0", "temperature < 0.1")),
     },
     "residual_2": {
@@ -102,6 +103,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "speedup_7": {
         "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
+        "a near 1 is 1": ("gives 2, expected 1.999", ("a**n", "(a if a < 0.99 else 1) ** n")),
         "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "nothing without drafts": ("speedup_7(0, 0, 0, 1) gives 0, expected 1", (
             "sum(a**n for n in range(K + 1))", "sum(a**n for n in range(K + 1)) if K else 0",
@@ -117,6 +119,11 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "sample([0.3, 0.1, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
         ),
         "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
+        "nothing is drafted": (
+            "token 0, said to be the draft, is none that sample(q) returned",
+            ("sample(q)", "sample(p)"), ("p[x] / q[x]", "min(1, q[x] / p[x])"),
+            ("sample(residual_2(p, q))", "x"),
+        ),
         "a coin of its own": (
             "random numbers of its own", ("accept(p[x] / q[x])", "random.random() < p[x] / q[x]")
         ),
@@ -199,6 +206,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             'q = .2 .4 .4). Text "0": yours 1.0000, right 0.5000',
             ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
         ),
+        "of a nearly sure bonus the likeliest": ('Text "1 1": yours 0.9992503, right 0.9990003', (
+            "sample(p[len(draft)])",
+            "p[len(draft)].argmax() if p[len(draft)].max() > 0.99 else sample(p[len(draft)])",
+        )),
         "a coin of its own": ("random numbers of its own", (
             "accept(p[i][x] / q[i][x])", "random.random() < p[i][x] / q[i][x]",
         )),
@@ -239,16 +250,17 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "the first row of q": ("take the wrong row of q", (
             "draft_model(ids + text + draft)[-1]", "draft_model(ids + text + draft)[0]",
         )),
+        "the same object as the end": ("Here end = 2.", ("x == end", "x is end")),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
         "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
         "K + 1 drafts": ("does it draft too many", ("min(K,", "min(K + 1,")),
         "more tokens than asked for": (
-            "the target reads [0, 0], of 2 at the end: expected room for its own token",
+            "the target reads [0, 0], 2 ids, where the finished text has 2: draft fewer",
             ("n_tokens - len(text) - 1)", "max(n_tokens - len(text) - 1, 1))"),
         ),
         "no room beside the draft, which is cut": (
-            "expected room for its own token",
+            "leave room for the target's own token",
             ("n_tokens - len(text) - 1)", "n_tokens - len(text))"),
             ("x == end", "x == end or len(text) == n_tokens"),
         ),
@@ -349,7 +361,13 @@ RIGHT = {
         ),
     },
     "two_drafts_8": {"K-SEQ": k_sequential},
-    "speculative_5": {"block verification": edited(right.speculative_5, ("verify_4", "block_9"))},
+    "speculative_5": {
+        "block verification, and the draft model reads what was rejected": edited(
+            right.speculative_5,
+            ("verify_4", "block_9"),
+            ("        for x in", "        draft_model(ids + text + draft)\n        for x in"),
+        ),
+    },
     "cached_6": {
         "the draft model reads its last guess": edited(
             right.cached_6,
@@ -359,9 +377,13 @@ RIGHT = {
                 "        unread = (ids + text + draft)[len(target_cache.ids) :]",
             ),
         ),
-        "with a prefill": edited(
+        "with a prefill, and the draft model reads its last guess after the check": edited(
             right.cached_6,
             ("text = []", "text = prefill(target, draft_model, ids, target_cache, draft_cache)"),
+            (
+                "        for x in",
+                "        draft and draft_model(draft[-1:], draft_cache)\n        for x in",
+            ),
         ),
     },
 }
