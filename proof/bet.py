@@ -17,6 +17,41 @@ STRENGTHS = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
 POWER = 1.645  # standard errors: 19 of 20 samplers lie above
 
 
+class Beginnings:
+    """Bettors on the first tokens of texts, so many of each.
+
+    law: {beginning: its right probability}
+    seen: {beginning: its count}, where None stands for all that are not in the law
+    logs: of each bettor, with the strength STRENGTHS[i], ln of its capital
+    """
+
+    def __init__(self, right: dict[Text, float], length: int):
+        """Of each text of `right`, {text: probability}, the first `length` tokens count; no text
+        is seen yet.
+        """
+        self.length = length
+        self.law: dict[Text, float] = defaultdict(float)
+        self.seen: Counter[Text | None] = Counter()
+        self.logs = [0.0] * len(STRENGTHS)
+        for text, probability in right.items():
+            self.law[text[:length]] += probability
+
+    def add(self, text: Text, n_before: int, rounding: float) -> None:
+        """Pay each bettor for one more text, after n_before of them, and count it. `rounding`, as
+        in Bet: the true probability of a beginning may be larger by this share.
+        """
+        beginning: Text | None = text[: self.length]
+        share = self.law.get(text[: self.length], 0.0)
+        at_most = share * (1 + rounding)  # the true probability
+        if share == 0:  # all such texts together are one
+            beginning, share, at_most = None, rounding, rounding
+        sum_of_shares = 1 + rounding
+        for i, a in enumerate(STRENGTHS):
+            predicted = (self.seen[beginning] + a * share) / (n_before + a * sum_of_shares)
+            self.logs[i] += math.log(predicted / at_most) if at_most else math.inf
+        self.seen[beginning] += 1
+
+
 class Bet:
     """The evidence that texts do not come from a law.
 
@@ -42,39 +77,23 @@ class Bet:
     """
 
     def __init__(self, right: dict[Text, float], alpha: float = 1e-6, rounding: float = 0.0):
-        total = sum(right.values())
-        if abs(total - 1) > 1e-6 or min(right.values()) < 0:  # of nothing, total is 0
+        total = sum(right.values())  # of no texts it is 0
+        if abs(total - 1) > 1e-6 or min(right.values()) < 0:
             problem = f"a law that sums to {total:.6g}"
             raise ValueError(f"{problem}: expected probabilities that sum to 1")
         self.right, self.alpha, self.rounding = right, alpha, rounding
         self.runs = 0
         self.counts: Counter[Text] = Counter()  # of whole texts, also of those not in the law
         self.most = 0.0  # log_odds at their highest
-        # for the texts cut to 1, 2, ... tokens: {beginning: its probability}, {beginning: its
-        # count}, where None stands for all that are not in the law, and ln E for each strength
-        lengths = range(1, max(map(len, right)) + 1)
-        self._laws: list[dict[Text, float]] = [defaultdict(float) for _ in lengths]
-        self._seen: list[Counter[Text | None]] = [Counter() for _ in lengths]
-        self._logs = [[0.0] * len(STRENGTHS) for _ in lengths]
-        for text, probability in right.items():
-            for length, law in enumerate(self._laws, 1):
-                law[text[:length]] += probability
+        longest = max(len(text) for text in right)
+        self.cut = [Beginnings(right, length) for length in range(1, longest + 1)]
 
     def add(self, text: Text) -> None:
         """Count one more text of the sampler: every bettor is paid for it, and learns from it. The
         caller has cut it to the length of the texts in the law.
         """
-        sum_of_shares = 1 + self.rounding
-        for length, (law, seen, logs) in enumerate(zip(self._laws, self._seen, self._logs), 1):
-            beginning: Text | None = text[:length]
-            share = law.get(text[:length], 0.0)
-            at_most = share * (1 + self.rounding)  # the true probability
-            if share == 0:  # all such texts together are one
-                beginning, share, at_most = None, self.rounding, self.rounding
-            for i, a in enumerate(STRENGTHS):
-                predicted = (seen[beginning] + a * share) / (self.runs + a * sum_of_shares)
-                logs[i] += math.log(predicted / at_most) if at_most else math.inf
-            seen[beginning] += 1
+        for beginnings in self.cut:
+            beginnings.add(text, self.runs, self.rounding)
         self.counts[text] += 1
         self.runs += 1
         self.most = max(self.most, self.log_odds)
@@ -84,7 +103,9 @@ class Bet:
         """The natural logarithm of the evidence E, the mean of what all bettors have; infinite if
         one text has settled it.
         """
-        logs = [log for logs in self._logs for log in logs]
+        logs: list[float] = []
+        for beginnings in self.cut:
+            logs += beginnings.logs
         top = max(logs)
         if math.isinf(top):
             return top
@@ -98,25 +119,24 @@ class Bet:
 
     def worst(self) -> tuple[Text, float, float]:
         """The beginning of a text that speaks most against the sampler: (its tokens, its frequency,
-        its right probability). Of those that come too often it is the one whose count is the least
-        likely. Of several that should never come it is the most frequent, and of equals the
-        shortest. Raises ValueError without a run.
+        its right probability). Of those that come too often it is the one with the largest
+        divergence of the frequency from the right probability. Of several that should never come it
+        is the most frequent, and of equals the shortest. Raises ValueError without a run.
         """
         if not self.runs:
             raise ValueError("no texts yet: expected at least one")
-        # (how much it speaks against the sampler, frequency, tokens, right probability)
-        found: list[tuple[float, float, Text, float]] = []
-        for length, law in enumerate(self._laws, 1):
+        worst: tuple[Text, float, float] = ((), 0.0, 0.0)
+        most = (-1.0, 0.0)  # (how much it speaks against the sampler, its frequency)
+        for beginnings in self.cut:  # the shortest first
             counts: Counter[Text] = Counter()
             for text, count in self.counts.items():
-                counts[text[:length]] += count
-            for text, count in counts.items():
-                share, right = count / self.runs, law.get(text, 0.0)
+                counts[text[: beginnings.length]] += count
+            for beginning, count in counts.items():
+                share, right = count / self.runs, beginnings.law.get(beginning, 0.0)
                 against = divergence(share, right) if share > right else 0.0
-                found.append((against, share, text, right))
-        # of equals the first, which is the shortest
-        _, share, text, right = max(found, key=lambda one: one[:2])
-        return text, share, right
+                if (against, share) > most:
+                    worst, most = (beginning, share, right), (against, share)
+        return worst
 
     def would_show(self) -> float:
         """The total variation distance at which a sampler would have been called wrong in so many
@@ -133,10 +153,10 @@ class Bet:
         have lost all, and what `rounding` takes from each payment. The best bettor counts.
         """
         n = self.runs
-        d = sum(share > 0 for share in self.right.values()) - 1
-        if not n:
+        if n == 0:
             return 1.0
-        n_bettors = len(STRENGTHS) * len(self._laws)
+        d = sum(share > 0 for share in self.right.values()) - 1
+        n_bettors = len(STRENGTHS) * len(self.cut)
         price = -math.log(self.alpha) + math.log(n_bettors) + n * math.log1p(self.rounding)
         # the G / 2 of each bettor that pays the price
         needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
@@ -161,5 +181,8 @@ def divergence(share: float, right: float) -> float:
     >>> divergence(0.5, 0.5), divergence(0.5, 0.0)
     (0.0, inf)
     """
-    terms = ((share, right), (1 - share, 1 - right))
-    return sum(x * math.log(x / y) if y > 0 else math.inf for x, y in terms if x > 0)
+    total = 0.0
+    for x, y in ((share, right), (1 - share, 1 - right)):
+        if x > 0:  # in the limit, 0 log 0 is 0
+            total += x * math.log(x / y) if y > 0 else math.inf
+    return total

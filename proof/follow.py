@@ -18,12 +18,14 @@ from .enumerate import Undecidable
 def followed() -> Iterator[None]:
     """Context manager: inside, the functions of numpy.random, random and torch (if it is imported)
     that draw give symbolic numbers, so that a run can be enumerated, and NumPy does not warn of
-    arithmetic. At the end they are what they were; but torch has one thread from now on. Raises
-    Undecidable if the program has replaced one of them itself.
+    arithmetic. At the end, also of a block that raises, they are what they were; but torch has one
+    thread from now on. Raises Undecidable, at the end, if the block itself has set one of them to
+    something else.
     """
     replacements = list(sources.replacements())  # (owner, name, value)
-    if torch := sys.modules.get("torch"):
-        from . import noise_torch
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        from . import noise_torch  # which imports torch
 
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
         replacements += noise_torch.replacements()
@@ -38,10 +40,11 @@ def followed() -> Iterator[None]:
 
 @contextmanager
 def untouched() -> Iterator[None]:
-    """Context manager: at its end, raise Undecidable if the block has used or seeded one of the
-    global generators of random, numpy.random and torch; symbolic numbers leave them as they are. At
-    its beginning they are seeded by chance, so that a program that seeds one cannot bring back the
-    same state.
+    """Context manager: at its end, raise Undecidable if the block has drawn from one of the global
+    generators of random, numpy.random and torch, or seeded it; a run that is enumerated leaves them
+    as they are. If the block raises, that error passes, and nothing is compared. At the beginning
+    they are seeded by chance, so that no seed in the block gives the same state again; they stay
+    so.
     """
     seed_generators(secrets.randbits(32))
     before = generator_states()
@@ -54,18 +57,21 @@ def generator_states() -> list[Any]:
     """The states of the global generators of random, numpy.random and, if it is imported, torch,
     each as something that can be compared by ==.
     """
-    _, numbers, *others = np.random.get_state()
-    states = [random.getstate(), numbers.tobytes(), others]
-    if torch := sys.modules.get("torch"):
+    name, keys, position, has_gauss, gauss = np.random.get_state()
+    of_numpy = name, keys.tobytes(), position, has_gauss, gauss  # an array has no ==
+    states = [random.getstate(), of_numpy]
+    torch = sys.modules.get("torch")
+    if torch is not None:
         states.append(torch.default_generator.get_state().numpy().tobytes())
     return states
 
 
 def seed_generators(seed: int) -> None:
     """Seed the global generators of random, numpy.random and, if it is imported, torch: a program
-    that draws from them does the same the next time.
+    that draws from them does the same the next time. seed: 0 or more
     """
     random.seed(seed)
-    np.random.seed(seed % 2**32)
-    if torch := sys.modules.get("torch"):
+    np.random.seed(seed % 2**32)  # it takes no larger ones
+    torch = sys.modules.get("torch")
+    if torch is not None:
         torch.manual_seed(seed)

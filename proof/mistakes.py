@@ -79,19 +79,26 @@ class Mistake:
 
 
 def read_mistakes() -> dict[str, Mistake]:
-    """The mistakes of mistakes.ini, {name of the section: the Mistake}."""
+    """The mistakes of mistakes.ini, {name of the section: the Mistake}. Each key is converted to
+    the type that Mistake says, a text to one line; of the diff the lines stay. Raises TypeError for
+    a key that is missing, KeyError for one that Mistake does not have.
+    """
     sections = ConfigParser(interpolation=None)
-    sections.optionxform = str  # type: ignore  # K stays K
+    sections.optionxform = str  # type: ignore  # K stays K, not k
     sections.read_string(Path(__file__).with_name("mistakes.ini").read_text("utf-8"))
-    one_line = lambda text: " ".join(text.split())
-    # {key: what converts its text}; of an int, float or bool that is the type
-    convert: dict[str, Any] = {field.name: field.type for field in fields(Mistake)}
-    convert |= {key: one_line for key, kind in convert.items() if kind is str}
-    convert["diff"] = str.strip
-    return {
-        name: Mistake(**{key: convert[key](text) for key, text in sections[name].items()})
-        for name in sections.sections()
-    }
+    kinds: dict[str, Any] = {field.name: field.type for field in fields(Mistake)}
+    found: dict[str, Mistake] = {}
+    for name in sections.sections():
+        values: dict[str, Any] = {}
+        for key, text in sections[name].items():  # with those of DEFAULT
+            if key == "diff":
+                values[key] = text.strip()
+            elif kinds[key] is str:
+                values[key] = " ".join(text.split())
+            else:
+                values[key] = kinds[key](text)  # int("3"), float("0.5"), bool("")
+        found[name] = Mistake(**values)
+    return found
 
 
 MISTAKES = read_mistakes()
@@ -111,11 +118,13 @@ class Grammar:
 
     def read(self, ids: list[int], cache: Any, n_last: int = 1) -> np.ndarray:
         """The target's logits after each of the last n_last of the ids, [n_last, n_vocab], with
-        -inf for the banned token where `switch` has come. The cache is the target's.
+        -inf for the banned token where `switch` has come. The cache is the target's, which appends
+        to it what it reads.
         """
         logits = self.target.read(ids, cache, n_last)
-        for row, end in zip(logits, range(len(ids) - n_last + 1, len(ids) + 1)):
-            if self.switch in ids[:end]:  # what row follows, perhaps with tokens of a draft
+        for i, row in enumerate(logits):
+            end = len(ids) - n_last + 1 + i  # row follows so many of the ids
+            if self.switch in ids[:end]:
                 row[self.banned] = -np.inf
         return logits
 
@@ -124,15 +133,18 @@ def sample_and_keep(rng: Any, p: np.ndarray) -> int:  # [n_vocab] -> token
     """Sample a token with the probabilities p by rng.random(), and append that number to the list
     rng.kept, which is made if it is not there.
     """
-    vars(rng).setdefault("kept", []).append(rng.random())
+    if not hasattr(rng, "kept"):
+        rng.kept = []
+    rng.kept.append(rng.random())
     return sample_again(rng, 1, p)
 
 
 def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:  # [n_vocab] -> token
-    """Sample a token with the probabilities p by a number of the list rng.kept: the last if n_back
-    is 1, the one before if it is 2.
+    """Sample a token with the probabilities p by a uniform number in [0, 1) of the list rng.kept:
+    the last if n_back is 1, the one before if it is 2.
     """
-    is_passed = p.cumsum()[:-1] <= rng.kept[-n_back]  # of each token but the last
+    u = rng.kept[-n_back]
+    is_passed = p.cumsum()[:-1] <= u  # of each token but the last
     return int(sum(is_passed))
 
 
@@ -147,19 +159,21 @@ HELPERS: dict[str, Any] = {f.__name__: f for f in (sample_and_keep, sample_again
 def edited(function: Callable, *pieces: tuple[str, str]) -> tuple[str, str, CodeType]:
     """Exchange pieces (right, wrong) in the source of a function, which is not changed itself.
     Returns (its right source, its wrong source, the compiled code of the wrong one). Raises
-    LookupError for a right piece that does not stand in it exactly once.
+    LookupError for a right piece that does not stand in it exactly once. Calls with the same
+    arguments share one result.
     """
     lines, first_line = inspect.getsourcelines(function)
     right = wrong = textwrap.dedent("".join(lines))
-    for piece, other in pieces:
-        if right.count(piece) != 1:
-            raise LookupError(f"{function.__qualname__}: expected {piece!r} in it, once")
-        wrong = wrong.replace(piece, other)
+    for right_piece, wrong_piece in pieces:
+        if right.count(right_piece) != 1:
+            raise LookupError(f"{function.__qualname__}: expected {right_piece!r} in it, once")
+        wrong = wrong.replace(right_piece, wrong_piece)
     # at its place in its file, so that a traceback finds it there
     padded = "\n" * (first_line - 1) + wrong
-    made: dict[str, Any] = {}
-    code = compile(padded, str(inspect.getsourcefile(function)), "exec", dont_inherit=True)
-    exec(code, function.__globals__, made)
+    file = str(inspect.getsourcefile(function))
+    module = compile(padded, file, "exec", dont_inherit=True)
+    made: dict[str, Any] = {}  # {its name: the wrong function}, once the definition has run
+    exec(module, function.__globals__, made)
     return right, wrong, made[function.__name__].__code__
 
 
@@ -206,26 +220,18 @@ PROMPT, END, N_VOCAB = [1, 0], 2, 3  # of the texts that are enumerated; END end
 def measure(mistake: Mistake) -> dict[str, Any]:
     """How wrong the texts of the project's own loop are with a mistake, by enumeration: a dict with
     "distance" and "kept" (None if not every branch can be taken), "first_wrong" (None, or the
-    shortest wrong text, a dict), "problem" and more, as examine returns it. Target and
-    draft are two small GPT-2s with three tokens, of random weights. Each text gets one more token
-    at its end, N_VOCAB, which the models do not know: so a text of another length is another text.
+    shortest wrong text, a dict), "problem" and more, as examine returns it. Target and draft are
+    the toy_models. Each text gets one more token at its end, N_VOCAB, which the models do not know:
+    so a text of another length is another text.
     """
-    config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
-    models = (  # at the usual scale, 0.02, all distributions would be nearly uniform
-        random_model(config, get_backend(), float, seed, scale=0.8)
-        for seed in (1, mistake.draft_seed)
-    )
-    target: Any
-    target, draft = models
-    if mistake.grammar:
-        target = Grammar(target, switch=END, banned=1)
+    target, draft = toy_models(mistake)
     length, to_probs = min(mistake.n_tokens, mistake.n_free), mistake.to_probs
     is_done = (lambda new: new[-1] == END) if mistake.stop else sampling.never
 
     @cache
     def next_token(text: tuple[int, ...]) -> np.ndarray:  # -> [n_vocab + 1]
-        """The target's distribution after a text, which ends with N_VOCAB."""
-        if len(text) == length or text and is_done(text):
+        """The target's distribution of what follows a text: at its end, N_VOCAB for certain."""
+        if len(text) == length or (text and is_done(text)):
             return np.eye(N_VOCAB + 1)[N_VOCAB]
         p = to_probs(target.read([*PROMPT, *text], target.new_cache()))[0]
         return np.append(p, 0.0)
@@ -239,11 +245,24 @@ def measure(mistake: Mistake) -> dict[str, Any]:
                 target, drafter, PROMPT, mistake.n_tokens, mistake.K, to_probs, rng, is_done, rule
             )
             tokens = [one_round.tokens for one_round in rounds]
-        # one pass in each round; the token N_VOCAB takes none
-        return [*sum(tokens, []), N_VOCAB], len(tokens)
+        text = [token for of_round in tokens for token in of_round]
+        n_passes = len(tokens)  # one in each round; the token N_VOCAB takes none
+        return [*text, N_VOCAB], n_passes
 
     n_most = length + mistake.K + 1  # tokens: of a wrong text, too, which may be a round too long
     return examine(run, next_token, n_most + 1, N_VOCAB)
+
+
+def toy_models(mistake: Mistake) -> tuple[Any, Any]:
+    """(target, draft) for a mistake: GPT-2s of N_VOCAB tokens with random weights, the same each
+    time, with room for PROMPT and n_free tokens; with a `grammar` the target stands behind one.
+    """
+    config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
+    scale = 0.8  # at the usual one, 0.02, all distributions would be nearly uniform
+    target: Any = random_model(config, get_backend(), float, 1, scale=scale)
+    if mistake.grammar:
+        target = Grammar(target, switch=END, banned=1)
+    return target, random_model(config, get_backend(), float, mistake.draft_seed, scale=scale)
 
 
 # ---------------------------------------------------------------- the command
@@ -260,8 +279,8 @@ def mistakes(name: str = "") -> None:
         python main.py mistakes stale-cache
     """
     if not name:
-        for name, mistake in MISTAKES.items():
-            say(mistake.what, f"{name:<26}", 26)
+        for key, mistake in MISTAKES.items():
+            say(mistake.what, f"{key:<26}", 26)
         return
     if name not in MISTAKES:
         raise unknown("mistake", name, MISTAKES, "python main.py mistakes")
@@ -269,7 +288,10 @@ def mistakes(name: str = "") -> None:
     say(f"{name}: {mistake.what}.")
     print(f"{mistake.diff}\n")
     show_distance(mistake)
-    (show_example if mistake.example else show_texts)(mistake)
+    if mistake.example:
+        show_example(mistake)
+    else:
+        show_texts(mistake)
     say(f"Seen in {mistake.seen_in}.")
     say(f"Caught by {mistake.caught_by}.")
 
@@ -308,13 +330,14 @@ def show_distance(mistake: Mistake) -> None:
 
 
 def show_example(mistake: Mistake) -> None:
-    """Print the example of a mistake, an expression of Python, and its values without the mistake
-    and with it.
+    """Print the example of a mistake, an expression of Python with the names of the module sampling
+    and np, and its values without the mistake and with it.
     """
     print(f"\n{mistake.example}")
     for label, made in (("Right", without(mistake)), ("Wrong", mistake)):
         with making(made):
-            print(f"{label}: {eval(mistake.example, {'np': np, **vars(sampling)})}")
+            value = eval(mistake.example, {"np": np, **vars(sampling)})
+            print(f"{label}: {value}")
 
 
 def show_texts(mistake: Mistake) -> None:
@@ -333,7 +356,8 @@ def show_texts(mistake: Mistake) -> None:
         texts.append(result["token_ids"])
         figures = f"{len(texts[-1])} tokens, {result['tokens_per_target_pass']:.2f} per pass"
         print(f"\n{label}, {figures} of the target:\n{result['text']}")
-    n = first_difference(*texts)
+    right, wrong = texts
+    n = first_difference(right, wrong)
     print("\nThe two are the same." if n is None else f"\nThey differ from token {n} on.")
 
 
@@ -351,9 +375,13 @@ def decoded(mistake: Mistake, target: Any, draft: Any, encoder: Any) -> dict[str
     if mistake.grammar:
         comma, and_ = encoder.encode(",")[0], encoder.encode(" and")[0]
         target = Grammar(target, switch=comma, banned=and_)
-    options: dict[str, Any] = dict(K=K, to_probs=mistake.to_probs)
-    for name in ("seed", "stop", "verification"):
-        options[name] = getattr(mistake, name)
+    options: dict[str, Any] = dict(
+        K=K,
+        to_probs=mistake.to_probs,
+        seed=mistake.seed,
+        stop=mistake.stop,
+        verification=mistake.verification,
+    )
     with making(mistake):
         rounds = begin("speculative", target, draft, encoder, ids, N_TOKENS, **options)
         return decode(rounds, encoder)

@@ -34,7 +34,9 @@ REUSED = "a random number is used again in a race, or after it lost one, which i
 
 
 def branch() -> Branch:
-    """The run in progress. Raises Undecidable without one: a number of an earlier run is used."""
+    """The Branch of the run that is being enumerated. Raises Undecidable if there is none, as where
+    code uses a random number that it has kept from an earlier run.
+    """
     if not enumeration.current:
         raise Undecidable(STATE)
     return enumeration.current
@@ -52,16 +54,21 @@ class Atom:
     """
 
     def __init__(self, zero: bool = True):
-        """A new number of the run in progress, of which nothing is known. Marks that run's Branch
-        as `symbolic`. Raises Undecidable if no run is in progress.
+        """A new number of the run in progress, in [0, 1), or in (0, 1) without `zero`. Nothing more
+        is known of it. Sets `symbolic` of that run's Branch. Raises Undecidable if no run is in
+        progress.
         """
-        self.branch, self.zero, self.spent = branch(), zero, False
+        self.branch = branch()
+        self.zero = zero
+        self.spent = False
         self.rival: Atom | None = None
         self.learned: list[tuple[Callable, Callable]] = []
         self.branch.symbolic = True
 
     def cdf(self, u: float) -> float:
-        """The probability that this number is less than u, given all that was learned."""
+        """The probability that this number is less than u, any number, given all that was learned:
+        0 where u is 0 or less, 1 where it is 1 or more.
+        """
         mass = min(max(u, 0.0), 1.0)
         for forward, _ in self.learned:
             mass = forward(mass)
@@ -74,8 +81,9 @@ class Atom:
         return mass
 
     def use(self) -> None:
-        """Stop the branch if this number has lost a race or is from an earlier run. Of two that
-        have raced, only one can be used: the other one becomes spent.
+        """Tell that code is about to decide by this number. Raises Undecidable if it has lost a
+        race, or is from an earlier run. If it has raced with another one, its `rival`, that one
+        becomes `spent`: of the two only one can be used.
         """
         if self.branch is not enumeration.current:
             branch().stop(STATE)
@@ -86,75 +94,93 @@ class Atom:
             self.rival = None
 
     def keep(self, low: float, high: float) -> None:
-        """Learn that this number lies where cdf is between low and high."""
-        if (low, high) == (0.0, 1.0):
+        """Learn that this number lies between quantile(low) and quantile(high), two probabilities.
+        From then on it has its old distribution given that: cdf is 0 at the first and 1 at the
+        second.
+        """
+        if low == 0.0 and high == 1.0:
             return  # nothing is new, as where a number is compared again
         forward = lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0)
         back = lambda mass: low + mass * (high - low)
         self.learned.append((forward, back))
 
     def is_zero(self) -> bool:
-        """Whether this number is taken as 0 exactly: it must be possible, and the branch must have
-        `takes_zero`; then it stays 0. Notes `meets_zero` in the branch if it is possible, so it is
-        to be asked only where 0 would change an answer.
+        """Whether this number counts as 0 exactly. It does if it can be 0, by `zero` and by all
+        that was learned, and if its Branch has `takes_zero`; from then on it is 0. If it can be 0,
+        `meets_zero` of the Branch is set: so ask only where 0 would change an answer.
         """
         if not self.zero or self.quantile(0.0) > 0:
             return False
         self.branch.meets_zero = True
-        if self.branch.takes_zero:
-            self.learned.append((lambda mass: float(mass > 0), lambda mass: 0.0))
-        return self.branch.takes_zero
+        if not self.branch.takes_zero:
+            return False
+        forward = lambda mass: 1.0 if mass > 0 else 0.0  # all probability lies at 0
+        self.learned.append((forward, lambda mass: 0.0))
+        return True
 
     def win(self, chance: float, is_larger: bool) -> None:
-        """Learn that this number has won a race.
+        """Learn that this number was compared with another random number, and how that ended: cdf
+        becomes cdf^(1 / chance) for the larger of the two, and likewise 1 - cdf for the smaller.
 
-        chance: the probability with which it won
-        is_larger: whether it is the larger of the two numbers u, or the smaller
+        chance: the probability, before, that the comparison ends as it did
+        is_larger: whether this number is the larger of the two numbers u
         Of two uniform numbers, with the chance 1/2 each, the larger is less than u with probability
         u^2; the smaller is more than u with probability (1 - u)^2.
         """
-        forward, back = lambda mass: mass ** (1 / chance), lambda mass: mass**chance
         if is_larger:
-            self.learned.append((forward, back))
+            forward = lambda mass: mass ** (1 / chance)
+            back = lambda mass: mass**chance
         else:  # the same of 1 - mass, the probability that it is more
-            more = lambda mass: 1 - forward(1 - mass)
-            self.learned.append((more, lambda mass: 1 - back(1 - mass)))
+            forward = lambda mass: 1 - (1 - mass) ** (1 / chance)
+            back = lambda mass: 1 - (1 - mass) ** chance
+        self.learned.append((forward, back))
 
 
 def choose(weights: Iterable[float], label: str) -> int:
-    """Choose an index in proportion to weights: a choice of the branch in progress under this
-    label, or none if one of them is next to certain, which is then returned.
+    """Choose an index of weights, whose probabilities are in proportion to them: Branch.choose of
+    the run in progress, so that each possible index is taken in some run. If one index has all but
+    NEGLIGIBLE of the probability, it is returned, and no choice is made.
+
+    label: tells a reader what was chosen, such as "coin" or "sampled"
     """
     numbers = [float(weight) for weight in weights]
-    if max(numbers) >= (1 - NEGLIGIBLE) * sum(numbers) > 0:
-        return numbers.index(max(numbers))
+    largest, total = max(numbers), sum(numbers)
+    if total > 0 and largest >= (1 - NEGLIGIBLE) * total:
+        return numbers.index(largest)
     return branch().choose(numbers, label)
 
 
 def of_one(method: Callable) -> Callable:
-    """Decorate a method of Number with one argument: a scalar of NumPy or torch comes to it as
-    Python's own number. For an array the method returns NotImplemented, so that NumPy calls it for
-    each number in there.
+    """Decorate method(self, c) of Number, such as __add__: a scalar c of NumPy or torch comes to it
+    as Python's own number. For an array the method returns NotImplemented, so that NumPy calls it
+    for each number in there.
     """
 
     def call(self: "Number", c: Any) -> Any:
-        if getattr(c, "ndim", 0):
+        n_axes = getattr(c, "ndim", 0)  # Python's numbers have no ndim
+        if n_axes > 0:
             return NotImplemented
-        return method(self, c.item() if hasattr(c, "item") else c)
+        if hasattr(c, "item"):
+            c = c.item()
+        return method(self, c)
 
     return call
 
 
 def comparison(is_less: bool, if_equal: bool) -> Callable:
-    """Make a comparison, a method (Number, t) -> bool: is the Number less than t, or, if not
-    is_less, more? If they are equal it answers if_equal. Where chance decides, the branch chooses,
-    and the Number keeps to the answer. t: a single number, or another Number for a race of the two.
+    """Make one of Number's methods <, <=, > and >=: (Number, t) -> bool, where t is a single
+    number, or another Number. Where chance decides, the answer is a choice (`choose`), and the
+    Number keeps to it from then on. For nan the answer is no.
+
+    is_less: whether it asks if the Number is less than t, or more
+    if_equal: the answer where the two are equal
     """
 
     def compare(self: "Number", t: Any) -> bool:
         if isinstance(t, Number):
             return race(self, t) if is_less else race(t, self)
-        if math.isnan(t := float(t)):
+        t = float(t)
+        if math.isnan(t):
             return False
         if t == self.value:
             return if_equal
@@ -168,7 +194,8 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
 
 
 class Number:
-    """A monotone function of an Atom u. What cannot be done with it stops the branch.
+    """A monotone function of an Atom u. What cannot be done with it raises Undecidable, by
+    Branch.stop of the run in progress.
 
     from_u: u -> this number
     to_u: the inverse; it takes any number, and gives an infinity outside the range of from_u
@@ -187,7 +214,8 @@ class Number:
         back: the inverse of forward, infinite outside its range
         rising: whether forward rises
         """
-        from_u, to_u = lambda u: forward(self.from_u(u)), lambda t: self.to_u(back(t))
+        from_u = lambda u: forward(self.from_u(u))
+        to_u = lambda t: self.to_u(back(t))
         # a falling function of a falling one rises
         return Number(self.atom, from_u, to_u, self.rising == rising)
 
@@ -203,7 +231,9 @@ class Number:
         return self.from_u(0.0) if self.from_u(0.0) == self.from_u(1.0) else None
 
     def positive(self, operation: str) -> "Number":
-        """This number. Stops the branch if it may be negative, and says for which operation."""
+        """This number, if it cannot be negative; else raises Undecidable, whose message begins with
+        the operation that needs that, such as "the logarithm".
+        """
         if self.quantile(0.0) < 0:
             branch().stop(f"{operation} of a random number that may be negative")
         return self
@@ -218,7 +248,7 @@ class Number:
         return self.from_u(self.atom.quantile(mass if self.rising else 1 - mass))
 
     # ---------------------------------------------------------------- arithmetic
-    # with single numbers c; a second Number stops the branch
+    # with single numbers c; a second Number raises Undecidable
 
     @of_one
     def __add__(self, c: Any) -> "Number":
@@ -234,7 +264,9 @@ class Number:
 
     @of_one
     def __pow__(self, c: Any) -> "Number":
-        """This number to the power c. Stops the branch if it may be negative, unless c is 0."""
+        """This number to the power c. Raises Undecidable if it may be negative, unless c is 0, an
+        infinity or nan.
+        """
         if not is_finite_number(c) or c == 0:
             return self.constant(self.from_u(0.5) ** c)  # 1, or 0 or infinity, as at any u
         if c < 0:
@@ -261,28 +293,30 @@ class Number:
     __radd__, __rmul__ = __add__, __mul__
 
     def reciprocal(self) -> "Number":
-        """1 / this number, infinity at 0. Stops the branch if it may be negative."""
+        """1 / this number, infinity at 0. Raises Undecidable if it may be negative."""
+        inverse = lambda x: 1 / x if x != 0 else math.inf
         back = lambda t: 1 / t if t > 0 else math.inf
-        inverse = lambda x: 1 / x if x else math.inf
         return self.positive("the reciprocal").map(inverse, back, rising=False)
 
     def log(self) -> "Number":
-        """The natural logarithm, - infinity at 0. Stops the branch if it may be negative."""
+        """The natural logarithm, - infinity at 0. Raises Undecidable if it may be negative."""
         log = lambda x: math.log(x) if x > 0 else -math.inf
         return self.positive("the logarithm").map(log, lambda t: float(np.exp(t)))
 
     # ---------------------------------------------------------------- decisions
 
     def less(self, t: float) -> bool:
-        """Whether this number is less than t: a choice of the branch, to which the number keeps
-        from then on. To be equal has no probability.
+        """Whether this number is less than t: a choice (`choose`), to which the number keeps from
+        then on. To be equal has no probability.
         """
         self.atom.use()
         chance = self.cdf(t)
         is_less = choose([chance, 1 - chance], "coin") == 0
-        is_left = is_less == self.rising  # of the point t, among the values of u
-        mass = self.atom.cdf(self.to_u(t))
-        self.atom.keep(*((0.0, mass) if is_left else (mass, 1.0)))
+        mass_below = self.atom.cdf(self.to_u(t))  # below t, among the values of u
+        if is_less == self.rising:  # u is less than its value at t
+            self.atom.keep(0.0, mass_below)
+        else:
+            self.atom.keep(mass_below, 1.0)
         return is_less
 
     __lt__ = comparison(is_less=True, if_equal=False)
@@ -293,8 +327,9 @@ class Number:
     __ne__ = of_one(lambda self, t: t is not self)
 
     def __int__(self) -> int:
-        """The whole number below this one, found by halves: choices of the branch. Stops the branch
-        if it may be below 0 or above 100.
+        """This number without its fraction, found by comparing it with whole numbers: each answer
+        halves the range, and is a choice, as of `less`. Raises Undecidable if the number may be
+        below 0 or above 100.
         """
         low, high = self.quantile(0.0), self.quantile(1.0)
         if low < 0 or high > 100:
@@ -302,7 +337,10 @@ class Number:
         first, end = int(low), math.ceil(high)
         while end - first > 1:
             middle = (first + end) // 2
-            first, end = (first, middle) if self.less(middle) else (middle, end)
+            if self.less(middle):
+                end = middle
+            else:
+                first = middle
         return first
 
     def __format__(self, spec: str = "") -> str:
@@ -315,8 +353,8 @@ class Number:
         return self if self.value is None else self.value
 
     def __getattr__(self, name: str) -> Any:
-        """Stop the branch: no other method is followed. AttributeError for names with __, as of any
-        object.
+        """Raise Undecidable for a method or attribute that Number does not have; AttributeError for
+        names with __, by which Python and NumPy ask what an object can do.
         """
         if name.startswith("__"):
             raise AttributeError(name)
@@ -325,14 +363,19 @@ class Number:
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Do np.log(self), array < self, and the like, as NumPy does it for an array of objects: it
         calls the methods of each Number. Returns an array, or a single result of single inputs.
+
+        ufunc: the function, such as np.log; method: which of its methods was called, "__call__" for
+            np.log(...) itself, "reduce", ...; inputs, kwargs: the arguments
         """
-        inputs = tuple(np.array(x, object) if isinstance(x, Number) else x for x in inputs)
-        result = getattr(ufunc, method)(*inputs, **kwargs)
-        return result[()] if isinstance(result, np.ndarray) and result.ndim == 0 else result
+        arrays = [np.array(x, object) if isinstance(x, Number) else x for x in inputs]
+        result = getattr(ufunc, method)(*arrays, **kwargs)
+        if isinstance(result, np.ndarray) and result.ndim == 0:
+            return result[()]  # its only element
+        return result
 
 
 def refused(name: str) -> Callable:
-    """A method for `name`, such as "__abs__", that stops the branch: it is not followed."""
+    """Make a method of the name, such as "__abs__", that raises Undecidable: it is not followed."""
     return lambda *_: branch().stop(f"{name.strip('_')} of a random number is not followed")
 
 
@@ -344,7 +387,7 @@ for name in (
 
 
 def is_finite_number(c: Any) -> bool:
-    """Whether a number is finite. Stops the branch if it is a random one."""
+    """Whether a number is finite. Raises Undecidable if it is a random one."""
     if isinstance(c, Number):
         branch().stop("arithmetic with two random numbers")
     return math.isfinite(c)
@@ -354,15 +397,17 @@ def is_finite_number(c: Any) -> bool:
 
 
 def race(a: Number, b: Number) -> bool:
-    """Whether a < b: a choice of the branch. From then on one of the two can be used: it has the
-    distribution of the winner, and the other, once the first is used, stops the branch. Of two
-    uniform numbers, the larger, u say, has P(u < t) = t^2.
+    """Whether a < b, a choice (`choose`). From then on one of the two can be used, whichever code
+    uses first, and has its distribution given the answer: of two uniform numbers, the larger, u
+    say, has P(u < t) = t^2. The other one, used after that, raises Undecidable.
 
-    Stops the branch if they are not in a race, or if one was in a race before and lost.
+    It is for two in a race: P(a < t) = F(t)^v and P(b < t) = F(t)^w, or the same with >. Raises
+    Undecidable if they are not, if they are functions of one Atom, or if one was in a race before
+    and lost.
     """
     if a is b:
         return False
-    if a.value is not None:
+    if a.value is not None:  # a constant
         return a.value != b.value and not b.less(a.value)
     if b.value is not None:
         return a.less(b.value)
@@ -376,12 +421,15 @@ def race(a: Number, b: Number) -> bool:
     if chance is None:
         branch().stop("two random numbers are compared that are not in a race")
     a_is_larger = choose([chance, 1 - chance], "race") == 0
-    if not NEGLIGIBLE < chance < 1 - NEGLIGIBLE:
+    if chance <= NEGLIGIBLE or chance >= 1 - NEGLIGIBLE:
         return not a_is_larger  # it was next to certain, and tells nothing of either
-    larger, smaller = (a, b) if a_is_larger else (b, a)
-    won = chance if a_is_larger else 1 - chance
-    larger.atom.rival, smaller.atom.rival = smaller.atom, larger.atom
-    if for_largest is None:
+    if a_is_larger:
+        larger, smaller, won = a, b, chance
+    else:
+        larger, smaller, won = b, a, 1 - chance
+    larger.atom.rival = smaller.atom
+    smaller.atom.rival = larger.atom
+    if for_largest is None:  # what is known of the larger has no distribution that is followed
         larger.atom.spent = True
     else:
         larger.atom.win(won, larger.rising)
@@ -393,20 +441,25 @@ def race(a: Number, b: Number) -> bool:
 
 
 def race_chance(a: Number, b: Number) -> float | None:
-    """The probability that a is larger than b, if they are in a race for the largest number: P(a <
-    t) = F(t)^v and P(b < t) = F(t)^w; None if they are not. It is found at a few points t, which
-    must tell the same: the median of the one that is ahead, two beside it, and one at the far end.
+    """The probability that a is larger than b, if they are in a race for the largest number, which
+    is P(a < t) = F(t)^v and P(b < t) = F(t)^w: then it is v / (v + w). None if they are not. It is
+    found at four points t, quantiles of the one with the larger median, which must agree within
+    NEGLIGIBLE.
     """
     leader = max(a, b, key=lambda number: number.quantile(0.5))
-
-    def share_of_a(t: float) -> float:
-        """v / (v + w), from F(t)^v and F(t)^w; NaN where both are 1."""
+    chances = []
+    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
+        t = leader.quantile(mass)
         # v and w but for one factor, -log F(t), which cancels
-        v, w = (-math.log(x.cdf(t)) if x.cdf(t) > 0 else math.inf for x in (a, b))
-        if v == 0:
-            return 0.0 if w else math.nan
-        return 1 / (1 + w / v)
+        v, w = minus_log(a.cdf(t)), minus_log(b.cdf(t))
+        if v > 0:
+            chances.append(1 / (1 + w / v))
+        else:  # nan if both are 0: at t it cannot be told
+            chances.append(0.0 if w > 0 else math.nan)
+    agree = all(abs(chance - chances[0]) < NEGLIGIBLE for chance in chances)  # never with nan
+    return chances[0] if agree else None
 
-    shares = [share_of_a(leader.quantile(mass)) for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10)]
-    are_one = all(abs(share - shares[0]) < NEGLIGIBLE for share in shares)  # no NaN
-    return shares[0] if are_one else None
+
+def minus_log(probability: float) -> float:
+    """The negative of the natural logarithm; infinity for the probability 0."""
+    return -math.log(probability) if probability > 0 else math.inf

@@ -28,6 +28,9 @@ class Noise(torch.Tensor):
 
     @staticmethod
     def __new__(cls, cells: np.ndarray, dtype: torch.dtype) -> "Noise":
+        """A Noise of these cells, and of their shape. Raises Undecidable unless dtype is float32 or
+        float64: it is what torch takes it for, the cells stay as they are.
+        """
         if dtype not in (torch.float32, torch.float64):  # a coin of bfloat16 has 512 values
             branch().stop(f"random numbers as {dtype} are not followed")
         noise = torch.Tensor._make_wrapper_subclass(cls, cells.shape, dtype=dtype)
@@ -50,27 +53,30 @@ def tensor_of(cells: Any, dtype: torch.dtype) -> torch.Tensor:
     """A tensor of what NumPy computed, an array or a single number: a Noise of this dtype if there
     are Numbers in it, else an ordinary one of NumPy's dtype.
     """
-    cells = np.asarray(cells)
-    return Noise(cells, dtype) if cells.dtype == object else torch.from_numpy(np.array(cells))
+    cells = np.array(cells)
+    return Noise(cells, dtype) if cells.dtype == object else torch.from_numpy(cells)
 
 
 def put(tensor: torch.Tensor, cells: Any) -> torch.Tensor:
-    """Turn an ordinary tensor into a Noise, for all who have it, and return it. A view's base
-    becomes one that cannot be used. Stops the branch if it is a Noise already, and if others
-    have a part of its memory: they would not learn of it.
+    """Turn an ordinary tensor into a Noise: the same object, whoever has it, with other contents.
+    Returns it. If it is a view of another tensor, that one becomes a Noise that cannot be used.
+    Raises Undecidable if it is a Noise already, and if further tensors share its memory, since they
+    would keep the old contents.
 
     cells: Numbers and floats, of the tensor's shape or broadcast to it
     """
     if isinstance(tensor, Noise):
         branch().stop("random numbers are changed in place, which is not followed")
-    memory, base = tensor.untyped_storage(), tensor._base
-    n_own = 2 if base is None else 3  # the tensor, its base, and `memory` use it
-    if torch._C._storage_Use_Count(memory._cdata) > n_own:
+    memory = tensor.untyped_storage()
+    base = tensor._base  # None if it is no view
+    n_known = 2 if base is None else 3  # the tensor, its base, and `memory` use it
+    if torch._C._storage_Use_Count(memory._cdata) > n_known:
         branch().stop("random numbers are written into a tensor that shares its memory")
-    cells = np.array(np.broadcast_to(cells, tensor.shape), object)
-    torch.utils.swap_tensors(tensor, Noise(cells, tensor.dtype))
-    if base is not None:  # nothing can be done with cells of None
-        torch.utils.swap_tensors(base, Noise(np.full(base.shape, None), base.dtype))
+    its_cells = np.array(np.broadcast_to(cells, tensor.shape), object)
+    torch.utils.swap_tensors(tensor, Noise(its_cells, tensor.dtype))
+    if base is not None:
+        unusable = np.full(base.shape, None)  # nothing can be done with None
+        torch.utils.swap_tensors(base, Noise(unusable, base.dtype))
     return tensor
 
 
@@ -94,12 +100,16 @@ def by_axis(function: Callable) -> Callable:
 
 
 def searchsorted(rows: Any, values: Any, right: bool = False) -> Any:  # -> shape of values
-    """How many numbers of an ascending row, [n] or of each [..., n], are less than a value, or with
-    `right` not more than it: of values [...] or [..., m], as in torch.
+    """torch.searchsorted for arrays: of each value, how many numbers of an ascending row are less
+    than it, or with `right` not more than it.
+
+    rows: one row [n] for all values, [...]; or rows [..., n], with values [..., m] for each
     """
-    values = np.asarray(values)[..., np.newaxis]
-    rows = rows if rows.ndim == 1 else rows[..., np.newaxis, :]
-    return (rows <= values if right else rows < values).sum(-1)
+    values = np.asarray(values)[..., np.newaxis]  # each value beside the n numbers of its row
+    if rows.ndim > 1:
+        rows = rows[..., np.newaxis, :]
+    counts = rows <= values if right else rows < values
+    return counts.sum(axis=-1)
 
 
 OPERATORS = "lt le gt ge eq ne add sub mul truediv pow neg".split()
@@ -119,8 +129,8 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     """What a function of torch returns for (*args, **kwargs), with random numbers (a Noise or a
     Number) among them: a tensor, a Noise if such numbers are left in it, or a tuple of tensors; for
     item, tolist and facts such as the shape what torch returns. A function in place, such as mul_,
-    changes args[0] and returns it. Stops the branch for a function that is not in the tables MOVES
-    and CELLS, and for arguments that these do not take, such as `out`.
+    changes args[0] and returns it. Raises Undecidable for a function that is not in the tables
+    MOVES and CELLS, and for arguments that these do not take, such as `out`.
     """
     name = function.__name__
     if name == "__get__":  # noise.shape calls shape.__get__: the name is that of the property
@@ -130,49 +140,59 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
             return moved(args[0], function, args[1:], kwargs)
         if name in ("item", "tolist"):
             return getattr(args[0].cells, name)()
-    plain = name.strip("_")
-    if plain not in CELLS:
-        branch().stop(f"torch.{plain} of random numbers is not followed")
-    try:
-        cells = CELLS[plain](*map(cells_of, args), **kwargs)
-    except TypeError:
-        branch().stop(f"torch.{plain} with these arguments is not followed")
-    if name == f"{plain}_":  # such as mul_, in place
-        return put(args[0], cells)
-    dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor)]
-    return tensor_of(cells, reduce(torch.promote_types, dtypes))
+    return computed(name, args, kwargs)
 
 
 def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """What function(noise, *args, **kwargs) returns, for a function of MOVES: a Noise, a tuple of
-    them, or a fact.
+    """What function(noise, *args, **kwargs) returns, for a function of torch that moves elements,
+    changes their type or tells a fact, such as the shape: a Noise, a tuple of them, or the fact.
 
     To find where each element goes, the function is applied to a tensor of their places, 0, 1, 2...
     """
-    with torch._C.DisableTorchFunctionSubclass():
+    with torch._C.DisableTorchFunctionSubclass():  # a Noise among args is not to call `follow`
         places = torch.arange(noise.cells.size, dtype=noise.dtype).reshape(noise.shape)
         found = function(places, *args, **kwargs)
+    if type(found) is tuple:  # not torch.Size, a fact
+        return tuple(noise_at(noise, new) for new in found)
+    return noise_at(noise, found) if isinstance(found, torch.Tensor) else found
 
-    def noise_at(new: Any) -> Any:
-        """The elements of `noise` from these places, in their shape and of their dtype; a fact as
-        it is.
-        """
-        if not isinstance(new, torch.Tensor):
-            return new
-        return Noise(np.asarray(noise.cells.ravel()[new.long().numpy()]), new.dtype)
 
-    return tuple(map(noise_at, found)) if type(found) is tuple else noise_at(found)
+def noise_at(noise: Noise, places: torch.Tensor) -> Noise:
+    """The elements of a Noise at these places, where its elements are numbered 0, 1, 2... in the
+    order of memory: a Noise of the shape and dtype of `places`.
+    """
+    cells = noise.cells.ravel()[places.long().numpy()]
+    return Noise(np.asarray(cells), places.dtype)
+
+
+def computed(name: str, args: tuple, kwargs: dict) -> Any:
+    """What a function of the table CELLS, such as "log", or "log_" in place, returns for (*args,
+    **kwargs): a tensor, a Noise if there are Numbers in it; in place it is args[0], changed. Raises
+    Undecidable for another name, and for arguments that the function in the table does not take.
+    """
+    plain = name.strip("_")
+    if plain not in CELLS:
+        branch().stop(f"torch.{plain} of random numbers is not followed")
+    arrays = [cells_of(x) for x in args]
+    try:
+        cells = CELLS[plain](*arrays, **kwargs)
+    except TypeError:
+        branch().stop(f"torch.{plain} with these arguments is not followed")
+    if name == f"{plain}_":
+        return put(args[0], cells)
+    dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor)]
+    return tensor_of(cells, reduce(torch.promote_types, dtypes))  # as torch: the widest
 
 
 def cells_of(x: Any) -> Any:
-    """The elements of a tensor as an array, of objects if it is a Noise, else of numbers, floats in
-    float64; what is no tensor as it is.
+    """The elements of a tensor as an array: of Numbers and floats if it is a Noise, else of its
+    numbers, floats in float64. What is no tensor is returned as it is.
     """
     if isinstance(x, Noise):
         return x.cells
-    if isinstance(x, torch.Tensor):
-        return x.detach().double().numpy() if x.is_floating_point() else x.numpy()
-    return x
+    if not isinstance(x, torch.Tensor):
+        return x
+    return x.detach().double().numpy() if x.is_floating_point() else x.numpy()
 
 
 # ---------------------------------------------------------------- sources
@@ -183,10 +203,11 @@ def cells_of(x: Any) -> Any:
 
 def rand(*shape: Any, size: Any = None, dtype: Any = None, **_: Any) -> torch.Tensor:
     """torch.rand: a tensor of new uniform Numbers, rand(2, 3), rand([2, 3]) or rand(size=[2, 3]).
-    A generator and other settings are not used.
+    A generator and other settings are not used. Raises what torch raises for such a shape or dtype.
     """
-    like = torch.empty(*(shape if size is None else [size]), dtype=dtype)
-    return rand_like(like)
+    if size is not None:
+        shape = (size,)
+    return rand_like(torch.empty(*shape, dtype=dtype))
 
 
 def rand_like(tensor: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
@@ -210,22 +231,22 @@ def multinomial(
     p: torch.Tensor, num_samples: int, replacement: bool = False, generator: Any = None
 ) -> torch.Tensor:  # [..., n] -> [..., 1]
     """torch.multinomial: draw an index in proportion to a row of weights, or to each of several
-    rows: a choice of the branch for each. Raises what torch raises for the arguments. Stops the
-    branch for more than one sample of a row.
+    rows; of each all outcomes are taken, each in a run of its own. Replacement and generator are
+    not used. Raises what torch raises for the arguments, and Undecidable for num_samples > 1.
     """
     if num_samples > 1:
         branch().stop("multinomial of several is not followed")
-    REAL["multinomial"](p, num_samples, generator=CHECKS)  # for its errors alone
+    REAL["multinomial"](p, num_samples, generator=CHECKS)  # raises for wrong arguments
     rows = p.detach().double().reshape(-1, p.shape[-1]).tolist()
     drawn = [choose(row, "sampled") for row in rows]
     return torch.tensor(drawn, dtype=torch.long).reshape(*p.shape[:-1], 1)
 
 
 def bernoulli(p: torch.Tensor, generator: Any = None) -> torch.Tensor:
-    """torch.bernoulli(p): a tensor like p, with 1 with each probability in p, else 0; a choice of
-    the branch for each. Raises what torch raises for p.
+    """torch.bernoulli(p): a tensor of the shape and dtype of p, of 1 with each probability in p,
+    else 0; all outcomes are taken, each in a run of its own. Raises what torch raises for p.
     """
-    REAL["bernoulli"](p, generator=CHECKS)  # for its errors alone
+    REAL["bernoulli"](p, generator=CHECKS)  # raises for wrong arguments
     return (rand_like(p) < p).to(p.dtype)
 
 
@@ -234,16 +255,19 @@ REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli")}
 # {name of a function of torch: what gives its symbolic numbers}, and of a method of a tensor
 FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli)}
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
-# names of functions, and of methods, that draw or seed, and stop the branch
+# names of functions, and of methods, that draw or seed, and raise Undecidable
 SEEDING = "manual_seed seed set_rng_state".split()
 REFUSED = "randn randn_like randint randint_like randperm normal poisson".split() + SEEDING
 REFUSED_METHODS = "normal_ random_ bernoulli_ geometric_ log_normal_ cauchy_".split()
 
 
 class Seeded(torch.Generator):
-    """A generator that stops the branch if it is seeded or rewound in a run."""
+    """A generator that is not seeded or rewound in a run that is enumerated."""
 
     def __getattribute__(self, name: str) -> Any:
+        """Its attribute or method, as of any generator. Raises Undecidable, in a run that is
+        enumerated, for a method that seeds or rewinds it.
+        """
         if enumeration.current and name in ("manual_seed", "seed", "set_state"):
             problem = f"it calls {name} of a torch.Generator while it runs"
             branch().stop(f"{problem}: with a constant, each call draws the same numbers")
@@ -253,8 +277,8 @@ class Seeded(torch.Generator):
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, value) for each function of torch, and method of a tensor, that draws or
     seeds: whoever sets owner.name to value has symbolic numbers from it, such as a Noise from
-    torch.rand, while a run is enumerated, or, where that is not followed, the branch is stopped.
-    When no run is enumerated, value does what torch does.
+    torch.rand, while a run is enumerated, or Undecidable, where that is not followed. When no run
+    is enumerated, value does what torch does.
     """
     yield torch, "Generator", Seeded
     for owner, followed, refused in (

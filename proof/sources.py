@@ -22,16 +22,18 @@ class Source:
     followed["random"] gives.
 
     followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
-        during a run, is refused. Arguments that NumPy or Python refuses raise what they raise
+        during a run, raises Undecidable; arguments that NumPy or Python refuses raise what they
+        raise there
     """
 
     def __init__(self, real: Any, followed: dict[str, Callable]):
         self._real, self._followed = real, followed
 
     def __getattr__(self, name: str) -> Any:
-        """The method `name` of the generator: when called, the real one if no run is enumerated,
-        else the one that is followed. What is no method is returned as it is, but stops the branch
-        in a run. Raises AttributeError for what the real one lacks, and for names with __.
+        """The method `name` of the generator: a function that calls the real one, or while a run is
+        enumerated the one that is followed. What is no method is returned as it is, but raises
+        Undecidable in a run. Raises AttributeError for what the real one lacks, and for names with
+        __.
         """
         if name.startswith("__"):
             raise AttributeError(name)
@@ -49,29 +51,30 @@ class Source:
         return call
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
-        """What followed[name](*args, **kwargs) gives. Marks the branch as `symbolic`; stops it for
-        a name that is not followed, for `out`, and for arguments that do not fit. Raises what the
-        generator of NumPy or Python raises for them.
+        """What followed[name](*args, **kwargs) gives. Sets `symbolic` of the Branch of the run.
+        Raises Undecidable for a name that is not followed, for an argument `out`, and for arguments
+        of the wrong number or type; else what the generator of NumPy or Python raises for them.
         """
         branch().symbolic = True
         if name not in self._followed or "out" in kwargs:
             branch().stop(f"{name} is not followed")
+        same = SAME.get(type(self._real))  # none for torch
         try:
-            if same := SAME.get(type(self._real)):
-                getattr(same, name)(*args, **kwargs)  # for its errors alone
+            if same is not None:
+                getattr(same, name)(*args, **kwargs)  # raises for wrong arguments
             return self._followed[name](*args, **kwargs)
         except TypeError:
             branch().stop(f"{name} with these arguments is not followed")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Copy or pickle it, as Python does with any object. Stops the branch in a run."""
+        """Copy or pickle it, as Python does with any object. Raises Undecidable in a run."""
         if enumeration.current:
             branch().stop("it copies a random number generator while it runs")
         return super().__reduce_ex__(protocol)
 
 
 def draw(zero: bool = True) -> Number:
-    """A new random number in [0, 1), or in (0, 1) without zero."""
+    """A new uniform Number in [0, 1), or in (0, 1) without zero."""
     return Number(Atom(zero), lambda u: u, lambda t: t)
 
 
@@ -88,10 +91,13 @@ def fill(make: Callable[[], Any], size: Any) -> Any:
 
 
 def shape(size: Any, *parameters: Any) -> Any:
-    """The size if it is given, else the shape to which the parameters broadcast; None if they are
-    single numbers.
+    """The size of what a function of numpy.random gives: `size` if that is not None, else the shape
+    to which its parameters, such as low and high, broadcast; None if all are single numbers.
     """
-    return size if size is not None else np.broadcast_shapes(*map(np.shape, parameters)) or None
+    if size is not None:
+        return size
+    broadcast = np.broadcast_shapes(*[np.shape(parameter) for parameter in parameters])
+    return None if broadcast == () else broadcast
 
 
 # uniform to binomial take the arguments of numpy.random's functions of these names; like there, a
@@ -99,47 +105,50 @@ def shape(size: Any, *parameters: Any) -> Any:
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None) -> Any:
-    """A Number that is uniform from low to high, or an array of them of this size."""
+    """A new Number that is uniform from low to high, or an array of them of this size."""
     return fill(draw, shape(size, low, high)) * np.subtract(high, low) + low
 
 
 def exponential(scale: Any = 1.0, size: Any = None) -> Any:
-    """An exponential Number, -log(u), times scale, or an array of them of this size."""
-    return -np.log(fill(partial(draw, False), shape(size, scale))) * scale
+    """A new exponential Number, -log(u), times scale, or an array of them of this size."""
+    return -np.log(fill(partial(draw, zero=False), shape(size, scale))) * scale
 
 
 def gumbel(loc: Any = 0.0, scale: Any = 1.0, size: Any = None) -> Any:
-    """A Gumbel Number, -log(-log(u)), times scale, plus loc, or an array of them of this size."""
+    """A new Gumbel Number, -log(-log(u)) * scale + loc, or an array of them of this size."""
     return -np.log(exponential(1.0, shape(size, loc, scale))) * scale + loc
 
 
 def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any:
-    """One of the values a, or of 0 ... a - 1 if that is an int, with the probabilities p (None: all
-    the same), or an array of them of this size: a choice of the branch for each. Stops the branch
-    for several without replacement.
+    """numpy.random.choice: one of the values a, or of 0 ... a - 1 if that is an int, with the
+    probabilities p (None: all the same), or an array of them of this size. All outcomes are taken,
+    each in a run of its own. Raises Undecidable for several without replacement.
     """
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
-    p = np.ones(len(values)) / len(values) if p is None else p
+    weights = np.ones(len(values)) if p is None else p
     if size is not None and not replace and np.prod(size) > 1:
         branch().stop("choice without replacement is not followed")
-    chosen = fill(lambda: values[choose(p, "sampled")], size)
+    chosen = fill(lambda: values[choose(weights, "sampled")], size)
     return chosen if size is None else chosen.astype(values.dtype)
 
 
 def multinomial(n: Any, pvals: Any, size: Any = None) -> np.ndarray:  # -> [len(pvals)]
-    """A one-hot row, the 1 at an index that the branch chooses with the probabilities pvals, the
-    last of which is what the others leave. Stops the branch unless n is 1, and for a size.
+    """numpy.random.multinomial of one draw: a one-hot row, the 1 at an index with the probabilities
+    pvals, the last of which is what the others leave. All outcomes are taken, each in a run of its
+    own. Raises Undecidable unless n is 1, and for a size.
     """
     if n != 1 or size is not None:
         branch().stop("multinomial of several is not followed")
     first = np.asarray(pvals, float)[:-1]
-    index = choose([*first, max(0.0, 1 - first.sum())], "sampled")
+    last = max(0.0, 1 - first.sum())
+    index = choose([*first, last], "sampled")
     return np.eye(len(pvals), dtype=int)[index]
 
 
 def binomial(n: Any, p: Any, size: Any = None) -> Any:
-    """1 with the probability p, else 0: an int, or an array of them of this size; a choice of the
-    branch for each. Stops the branch unless n is 1.
+    """numpy.random.binomial of one toss: 1 with the probability p, else 0; an int, or an array of
+    them of this size. All outcomes are taken, each in a run of its own. Raises Undecidable unless n
+    is 1.
     """
     if n != 1:
         branch().stop("binomial of several is not followed")
@@ -147,10 +156,11 @@ def binomial(n: Any, p: Any, size: Any = None) -> Any:
 
 
 def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
-    """random.choices: k elements of a sequence, in proportion to the weights (None: all the same);
-    a choice of the branch for each.
+    """random.choices: k elements of a sequence, each in proportion to the weights (None: all the
+    same). All outcomes are taken, each in a run of its own.
     """
-    weights = [1] * len(population) if weights is None else weights
+    if weights is None:
+        weights = [1] * len(population)
     return [population[choose(weights, "sampled")] for _ in range(k)]
 
 
@@ -176,46 +186,54 @@ PYTHON: dict[str, Callable] = {
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (module, name, value) for each function and class of numpy.random and random that draws
     or seeds, and for math.log, which would not take a Number: whoever sets module.name to value has
-    symbolic numbers from it while a run is enumerated, or, where that is not followed, the branch
-    is stopped. When no run is enumerated, value does what the original does.
+    symbolic numbers from it while a run is enumerated, or Undecidable, where that is not followed.
+    When no run is enumerated, value does what the original does.
     """
+    # np.random.normal, random.gauss and the like are methods of one hidden generator of a module
     numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
-    for module, real, followed in ((np.random, numpys, NUMPY), (random, pythons, PYTHON)):
-        for name in dir(module):
-            # np.random.normal and the like are methods of one hidden generator
-            if getattr(getattr(module, name), "__self__", None) is real:
-                yield module, name, getattr(Source(real, followed), name)
+    yield from methods_of(np.random, Source(numpys, NUMPY))
+    yield from methods_of(random, Source(pythons, PYTHON))
     yield np.random, "seed", Source(numpys, NUMPY).seed  # a function, which calls that method
-    for module, name, followed in (
-        (np.random, "default_rng", NUMPY),
-        (np.random, "Generator", NUMPY),
-        (np.random, "RandomState", NUMPY),
-        (random, "Random", PYTHON),
-    ):
-        yield module, name, factory(getattr(module, name), followed)
+    yield np.random, "default_rng", factory(np.random.default_rng, NUMPY)
+    yield np.random, "Generator", factory(np.random.Generator, NUMPY)
+    yield np.random, "RandomState", factory(np.random.RandomState, NUMPY)
+    yield random, "Random", factory(random.Random, PYTHON)
     yield math, "log", log_of
+
+
+def methods_of(module: Any, source: Source) -> Iterator[tuple[Any, str, Any]]:
+    """Yield (module, name, the method `name` of the source) for each function of a module that is a
+    method of the generator for which the source stands.
+    """
+    for name in dir(module):
+        owner = getattr(getattr(module, name), "__self__", None)  # of a method, its object
+        if owner is source._real:
+            yield module, name, getattr(source, name)
 
 
 def factory(real: Any, followed: dict) -> type:
     """A class to stand for `real`, a function or class that makes a generator, such as default_rng:
     it makes a Source of what `real` makes. Given a Source it returns that one; given a seed, or
-    another generator, in a run that is enumerated, it stops the branch.
+    another generator, in a run that is enumerated, it raises Undecidable.
 
     followed: {name of a method: what gives its symbolic numbers}
     """
+    kind: Any = real if isinstance(real, type) else object
 
-    def make(cls: type, *args: Any, **kwargs: Any) -> Source:
-        if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
-            return args[0]
-        if enumeration.current and any(x is not None for x in (*args, *kwargs.values())):
-            problem = "it makes a generator from a seed, or from another, while it runs"
-            branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
-        return Source(real(*args, **kwargs), followed)
+    class Factory(kind):  # a subclass, for isinstance
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
+                return args[0]
+            is_given = any(x is not None for x in (*args, *kwargs.values()))
+            if is_given and enumeration.current:
+                problem = "it makes a generator from a seed, or from another, while it runs"
+                branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
+            return Source(real(*args, **kwargs), followed)
 
-    bases = (real,) if isinstance(real, type) else ()  # for isinstance
-    return type(real.__name__, bases, {"__new__": make})
+    Factory.__name__ = Factory.__qualname__ = real.__name__
+    return Factory
 
 
 def log_of(x: Any, *base: float) -> Any:
-    """math.log, which takes a Number, too."""
+    """math.log(x) or math.log(x, base), which takes a Number x without a base, too."""
     return x.log() if isinstance(x, Number) else log(x, *base)
