@@ -25,9 +25,10 @@ from .program import find, load
 
 def main(program: str, settings: str, began: str) -> None:
     """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write lines of
-    JSON to stdout, as told above; an error is a ValueError or OSError. Then this process ends, with
-    exit code 0; before that its stdin, stdout, sys.stderr, prove.say and threading.excepthook are
-    replaced.
+    JSON to stdout: {"name", "where", "cases"} before each case, at the end {"results": those of
+    `prove`}, or {"error": the message of a ValueError or OSError}. Then this process ends, with
+    exit code 0, or by another error. Its stdin, stdout, sys.stderr, prove.say and
+    threading.excepthook are replaced, and stay so.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
@@ -38,7 +39,7 @@ def main(program: str, settings: str, began: str) -> None:
         print(dumps(line), file=lines, flush=True)
 
     referee.say = lambda name, where, entries: write(name=name, where=where, cases=entries)
-    errors = os.dup(2)
+    errors = os.dup(2)  # stderr, whatever the file does to it
     try:
         sys.stderr = stream_to(2)
         judge = judge_of(program, loads(settings), float(began))
@@ -51,7 +52,7 @@ def main(program: str, settings: str, began: str) -> None:
     except KeyboardInterrupt:
         pass
     lines.close()
-    os._exit(0)  # whatever a program wants to do at its end
+    os._exit(0)  # at once, whatever a program wants to do at its end
 
 
 def set_apart() -> TextIO:
@@ -60,12 +61,14 @@ def set_apart() -> TextIO:
     must hold the other end of stdin. Returns a stream to stdout as it was, which processes that it
     forks do not have.
     """
-    lines, parent = os.fdopen(os.dup(1), "w"), os.dup(0)
+    stdin, stdout = 0, 1  # file descriptors
+    parent = os.dup(stdin)
+    lines = os.fdopen(os.dup(stdout), "w")
     nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
+    os.dup2(nowhere, stdin)
+    os.dup2(nowhere, stdout)
     threading.Thread(target=end_with, args=[parent], daemon=True).start()
-    if hasattr(os, "register_at_fork"):
+    if hasattr(os, "register_at_fork"):  # not on Windows
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
     say_raised = threading.excepthook
 
@@ -99,8 +102,9 @@ def judge_of(
     """Import a program: an adapter, a file judge_*.py, or FILE.py[:NAME], whose function it finds.
     Returns a function without arguments that judges it and returns a list of results of `prove`.
     Of the settings an adapter gets the timeout only, for each of its functions: it becomes the
-    default of prove.prove in this process. Raises OSError without such a file, ValueError if it
-    cannot be imported, has no such function, or for temperature, top_k or top_p out of bounds.
+    default of prove.prove in this process. Raises OSError without such a file; ValueError if it
+    cannot be imported, if it has no such function, and for temperature, top_k or top_p out of
+    bounds.
 
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: a time of time.time(); what has passed since is taken from the timeout of FILE.py
@@ -111,16 +115,23 @@ def judge_of(
         return lambda: fitting(adapter)
     function, name = find(program)
     to_probs = filtered(settings["temperature"], settings["top_k"], settings["top_p"])
-    batch, seed = settings["batch"], settings["seed"]
-    timeout = settings["timeout"] - (time() - began)
-    limits = dict(batch=batch, timeout=timeout, seed=seed)
-    return lambda: [referee.prove(function, None, name, to_probs, **limits)]
+    left = settings["timeout"] - (time() - began)
+
+    def judge() -> list[dict[str, Any]]:
+        batch, seed = settings["batch"], settings["seed"]
+        every_case = None
+        found = referee.prove(
+            function, every_case, name, to_probs, batch=batch, timeout=left, seed=seed
+        )
+        return [found]
+
+    return judge
 
 
 def fitting(adapter: ModuleType) -> list[dict[str, Any]]:
-    """The results of `prove` that adapter.referee() returns. Raises ValueError if that raises any
-    error but KeyboardInterrupt, such as for another version of the program, or if a function raises
-    an error in every case.
+    """The results of `prove` that adapter.referee() returns, for the functions of a program.
+    Raises ValueError in place of any error of that but KeyboardInterrupt, such as for another
+    version of the program, and for a result in which every case has a problem "it raised ...".
     """
     try:
         results = adapter.referee()

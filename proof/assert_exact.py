@@ -24,7 +24,7 @@ def assert_exact(
 ) -> dict[str, Any]:
     """Raise AssertionError unless a sampler keeps the target's distribution in every case. Its
     message has the shortest wrong text, what its probability is and should be, and how it comes
-    about. Returns what `prove` returns.
+    about. Returns the result of `prove`, a dict, whose keys are listed at the top of prove.py.
 
         def test_my_sampler():
             assert_exact(my_sampler, temperature=0.8)

@@ -77,21 +77,22 @@ def prove(
         timeout: seconds for each function
         seed: of the drafts in real runs, and of numpy.random, random and torch there
     """
-    settings = dict(batch=batch, timeout=timeout, seed=None if seed == "random" else seed)
-    settings |= dict(temperature=temperature, top_k=top_k, top_p=top_p)
     if not 0 < timeout <= LONGEST:
         raise ValueError(f"--timeout {timeout}: expected seconds, more than 0, at most {LONGEST:,}")
-    if settings["seed"] is not None and settings["seed"] < 0:
+    if seed != "random" and seed < 0:
         raise ValueError(f"--seed {seed}: expected 0 or more")
+    settings = dict(batch=batch, timeout=timeout, seed=None if seed == "random" else seed)
+    settings |= dict(temperature=temperature, top_k=top_k, top_p=top_p)
     results = results_of(program, settings)
     if json:
         print(dumps(results[0] if len(results) == 1 else results))
     else:
-        print("\n".join(describe(result) for result in results))
-    verdicts = {result["verdict"] for result in results}
-    worst = next(verdict for verdict in EXIT_CODES if verdict in verdicts)
-    if worst != "exact":
-        sys.exit(EXIT_CODES[worst])
+        for result in results:
+            print(describe(result))
+    verdicts = [result["verdict"] for result in results]
+    for verdict, exit_code in EXIT_CODES.items():  # the worst first
+        if verdict in verdicts and exit_code != 0:
+            sys.exit(exit_code)
 
 
 if prove.__doc__ and not KNOWN:
@@ -99,18 +100,19 @@ if prove.__doc__ and not KNOWN:
 
 
 def results_of(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Judge FILE.py[:FUNCTION], a known program or ANSWERS.jsonl. Returns a list with one dict for
-    each function: the result that `prove` returns (its keys: prove.py), "version" and "settings".
-    Raises ValueError for another word, a flag that has no meaning for it, and what a user can put
-    right in a program; OSError for a file that is not there.
+    """Judge FILE.py[:FUNCTION], a known program, such as "transformers", or ANSWERS.jsonl. Returns
+    a list with one dict for each function: the result that `prove` returns (its keys: prove.py),
+    "version" and "settings". Raises ValueError for another word, a flag that has no meaning for it,
+    and what a user can put right in a program; OSError for a file that is not there.
 
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
     """
     if re.search(r"\.py(:[\w.]+)?$", program):
         return judged(program, settings)
-    require_defaults(settings, "timeout" if program in KNOWN else "")
     if program in KNOWN:
+        require_defaults(settings, free="timeout")
         return judged(str(ADAPTERS / f"judge_{program}.py"), settings)
+    require_defaults(settings)
     if program.endswith(".jsonl"):
         return [judge_answers(Path(program)) | dict(version=VERSION, settings={})]
     words = ", ".join(["answers.jsonl", *KNOWN])
@@ -123,9 +125,9 @@ DEFAULTS = {name: flag.default for name, flag in signature(prove).parameters.ite
 DEFAULTS["seed"] = None
 
 
-def require_defaults(settings: dict[str, Any], free: str) -> None:
+def require_defaults(settings: dict[str, Any], free: str | None = None) -> None:
     """Raise ValueError for a flag, {name: value}, that has another value than its default: it has a
-    meaning for FILE.py only. The flag `free`, if that is not "", may have any value.
+    meaning for FILE.py only. The flag of the name `free`, if there is one, may have any value.
     """
     for name, value in settings.items():
         if value != DEFAULTS[name] and name != free:
@@ -143,54 +145,76 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
         time of the settings counts for each function
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
     """
+    began = monotonic()
+    last, is_late = last_words(program, settings)
+    if "error" in last:
+        raise ValueError(last["error"])
+    if "results" in last:
+        results = last["results"]
+    else:
+        results = [unfinished(last, monotonic() - began, is_late)]
+    return [result | dict(version=VERSION, settings=settings) for result in results]
+
+
+def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Run alone.main(program, settings) in a process, which is killed if it does not end in time.
+    Returns (what it wrote last, a dict; whether its time was up). Before it has written anything,
+    that is {"name": program, "where": "before the first case", "cases": []}.
+
+    settings: "timeout", in seconds, is its time, and a few more; an adapter, a file judge_*.py, has
+        it again after each line that it writes
+    """
     package = __package__ or "proof"  # "speculate.proof" of an installed copy
     n_folders = len(package.split("."))
     imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
     words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
     is_adapter = Path(program).stem.startswith("judge_")
     last: dict[str, Any] = dict(name=program, where="before the first case", cases=[])
-    began, is_late = monotonic(), False
     with Popen([sys.executable, "-c", ALONE, *words], stdin=PIPE, stdout=PIPE, text=True) as child:
+        assert child.stdout  # a pipe
         try:
-            for line in in_time(child.stdout or (), settings["timeout"] + GRACE, is_adapter):
+            for line in in_time(child.stdout, settings["timeout"] + GRACE, is_adapter):
                 last = loads(line)
         except Empty:
-            is_late = True
+            return last, True
         finally:
             child.kill()
-    if "error" in last:
-        raise ValueError(last["error"])
-    if "results" not in last:
-        last = dict(results=[unfinished(last, monotonic() - began, is_late)])
-    return [result | dict(version=VERSION, settings=settings) for result in last["results"]]
+    return last, False
 
 
 def in_time(stream: Iterable[str], seconds: float, each: bool) -> Iterator[str]:
-    """Yield the lines of a stream. Raises Empty if they do not end within so many seconds, which
-    with `each` begin again with each line. Until the stream ends, a thread reads it.
+    """Yield the lines of a stream, until it ends. Raises queue.Empty if that takes more than so
+    many seconds; with `each`, if one line does. A thread reads the stream, and ends with it.
     """
-    lines: Queue[str] = Queue()
+    lines: Queue[str | None] = Queue()
 
     def read() -> None:
         for line in stream:
             lines.put(line)
-        lines.put("")  # the end
+        lines.put(None)  # the end
 
     Thread(target=read, daemon=True).start()
     deadline = monotonic() + seconds
-    while line := lines.get(timeout=max(0.0, deadline - monotonic())):
+    while True:
+        line = lines.get(timeout=max(0.0, deadline - monotonic()))
+        if line is None:
+            return
         yield line
         if each:
             deadline = monotonic() + seconds
 
 
 def unfinished(last: dict[str, Any], seconds: float, is_late: bool) -> dict[str, Any]:
-    """The result, "undecidable", of a process that did not come to its end.
+    """The result, "undecidable", of a process that judged a function and did not come to its end: a
+    dict with the keys of a result of `prove`.
 
-    last: what it wrote last: {"name": the function's, "where": it was, "cases": entries until then}
-    seconds: that it ran; is_late: whether its time was up, else it exited or crashed
+    last: what it wrote last: {"name": of the function, "where": it was, such as "in the case K =
+        1", "cases": the entries of the cases before that}
+    seconds: that it ran
+    is_late: whether its time was up; else it exited or crashed
     """
-    reason = f"its process exited or crashed {last['where']}"
     if is_late:
         reason = f"it did not end in {seconds:.0f} seconds, {last['where']}: it was stopped"
+    else:
+        reason = f"its process exited or crashed {last['where']}"
     return summary(last["name"], "undecidable", reason, last["cases"], seconds)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .cases import RULE_CASES
-from .enumerate import RealBranch
+from .enumerate import Branch, RealBranch
 from .forms import drafted, rule_text
 from .prove import after_real_runs, summary
 from .trial import ALPHA, Trial
@@ -60,25 +60,31 @@ def judge_answers(file: Path) -> dict[str, Any]:
     "wrong", "not told apart" or "undecidable". Raises OSError without a file; ValueError for lines
     that are no answers, or if their number is 0 or no multiple of that of the cases.
     """
-    started, answers = monotonic(), [*read_answers(file)]
-    if not answers or len(answers) % len(CASES):
+    started = monotonic()
+    answers = list(read_answers(file))
+    n_runs, n_over = divmod(len(answers), len(CASES))
+    if n_runs == 0 or n_over > 0:
         expected = f"one for each line of `python main.py cases`, a multiple of {len(CASES)}"
         raise ValueError(f"{file}: {len(answers)} answers: expected {expected}")
-    n_runs, remaining = len(answers) // len(CASES), iter(answers)
-    # in place of a rule: whatever the draft is, it returns the next answer, which was made for it
-    sampler = partial(rule_text, lambda *_, branch: next(remaining))
+    remaining = iter(answers)
+
+    def rule(draft: Any, p: Any, q: Any, branch: Branch) -> list[int]:
+        """The next answer, which was made for this draft."""
+        return next(remaining)
+
+    sampler = partial(rule_text, rule)
     trials = [Trial(sampler, case, ALPHA / len(CASES), rng_of(0, 0)) for case in CASES]
     for turn in range(n_runs):
         for i, trial in enumerate(trials):
             trial.rng = rng_of(turn, i)  # so that it drafts what was written into the line
-            trial.run(inf)
+            trial.run(deadline=inf)
     why = f"it ran elsewhere: {n_runs:,} answers of a case are all that is known"
     for trial in trials:
         trial.conclude()
         trial.entry["problem"] = "" if trial.is_wrong else why
-    verdict = after_real_runs(trials, trials, "")
+    verdict, reason = after_real_runs(trials, trials, failure="")
     entries = [trial.entry for trial in trials]
-    return summary(file.name, *verdict, entries, monotonic() - started)
+    return summary(file.name, verdict, reason, entries, monotonic() - started)
 
 
 def read_answers(file: Path) -> Iterator[list[int]]:
@@ -98,7 +104,7 @@ def read_answers(file: Path) -> Iterator[list[int]]:
         except ValueError:
             answer = None
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
             expected = 'expected {"tokens": [...]}, whole numbers'
             raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}")
         yield tokens
