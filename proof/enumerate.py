@@ -100,9 +100,9 @@ class Branch:
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Choose an index of weights, whose probabilities are in proportion to them: what the
         script has here, or else the first that is possible. The choice is added to self.choices,
-        and its probability multiplied into self.probability. Stops the branch for weights that are
-        no probabilities, after MOST_CHOICES, and if the script has other weights here. Raises
-        LeftOut in a long branch that is too unlikely.
+        and its probability multiplied into self.probability. Raises Undecidable for weights that
+        are no probabilities, after MOST_CHOICES, and if the script has other weights here; LeftOut
+        after MANY_CHOICES, once self.probability is less than LEFT_OUT.
 
         label: tells a reader what was chosen, such as "drafted" or "coin"
         """
@@ -131,7 +131,7 @@ class Branch:
             self.stop(f"a choice among {format_row(weights)}: expected probabilities")
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
-        """Sample a token with the probabilities p: a choice. Stops the branch unless p is one row
+        """Sample a token with the probabilities p: a choice. Raises Undecidable unless p is one row
         of probabilities that sum to 1.
         """
         row = to_row(p)
@@ -145,7 +145,7 @@ class Branch:
 
     def accept(self, ratio: float) -> bool:
         """Toss a coin that says yes with probability min(1, ratio), and never if ratio is less than
-        0: a choice. Stops the branch for anything but a single number, and for NaN.
+        0: a choice. Raises Undecidable for anything but a single number, and for NaN.
         """
         row = to_row(np.reshape(ratio, -1))
         if row is None or len(row) != 1 or np.isnan(row[0]):
@@ -185,9 +185,8 @@ def take(
     deadline: float = math.inf,
 ) -> tuple[Any, Branch]:
     """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
-    returned, the branch). It is None in place of what run returned where that is too unlikely to
-    count: a long branch that is left out, or an error after choices that only rounding makes
-    possible.
+    returned, the branch). In place of what run returned that has None where the branch is too
+    unlikely to count: after LeftOut, or an error at a probability of RARE or less.
 
     script: choices that it takes first, those of an earlier run; then it takes first options
     deadline: a time of time.monotonic
@@ -196,8 +195,9 @@ def take(
     KeyboardInterrupt passes.
     """
     global current
-    branch, outer, outcome = Branch(script), current, None
-    current = branch
+    branch = Branch(script)
+    outer, current = current, branch
+    outcome = None
     try:
         outcome = in_time(run, branch, deadline)
     except LeftOut:
@@ -236,8 +236,11 @@ def branches(
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        # the first ten are taken five times, of the others every tenth twice
-        n_again = 4 if n < 10 else 1 if n % 10 == 0 else 0
+        n_again = 0
+        if n < 10:  # the first ten are taken five times
+            n_again = 4
+        elif n % 10 == 0:  # of the others every tenth twice
+            n_again = 1
         for _ in range(n_again):
             same_outcome, same_branch = take(run, script, deadline)
             if (same_outcome, same_branch.choices) != (outcome, branch.choices):
@@ -265,8 +268,9 @@ def next_script(choices: Sequence[Choice]) -> list[Choice]:
 def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> Any:
     """What run(branch) returns. While it runs, a timer raises Undecidable in it after MOST_SECONDS,
     or OutOfTime at the deadline, a time of time.monotonic, and again each tenth of a second until
-    it ends; if the deadline has passed it is not called. The timer reaches a loop in any file, and
-    a sleep; not code in C that does not return, other threads than the first, or Windows.
+    it ends; if the deadline has passed, OutOfTime is raised at once. Errors of the run pass. The
+    timer reaches a loop in any file, and a sleep; not code in C that does not return. In another
+    thread than the first, and on Windows, there is none.
     """
     seconds = min(MOST_SECONDS, deadline - monotonic())
     if seconds <= 0:
@@ -280,14 +284,14 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
         if not ended:  # else the timer rang while it was switched off, below
             raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
 
-    handler = signal.signal(signal.SIGALRM, stop)
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    old_handler = signal.signal(signal.SIGALRM, stop)
+    old_timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
         return run(branch)
     finally:
         ended = True
-        signal.setitimer(signal.ITIMER_REAL, *timer)
-        signal.signal(signal.SIGALRM, handler)
+        signal.setitimer(signal.ITIMER_REAL, *old_timer)
+        signal.signal(signal.SIGALRM, old_handler)
 
 
 MAIN_THREAD = threading.main_thread()
@@ -333,16 +337,16 @@ def to_row(numbers: Any) -> np.ndarray | None:
 
 
 def format_row(row: Any) -> str:
-    """Format numbers in four digits, "[0.5, 0.3333]", of many the first, "[0.5, ... 40 numbers]";
-    anything else as Python prints it.
+    """Format numbers in four digits, "[0.5, 0.3333]"; of more than twelve the first six, "[0.5, ...
+    40 numbers]"; anything else as Python prints it.
     """
     numbers = to_row(row)
     if numbers is None:
-        return f"{row!r}"
-    shown = [f"{x:.4g}" for x in numbers]
-    if len(shown) > 12:
-        shown[6:] = [f"... {len(shown)} numbers"]
-    return f"[{', '.join(shown)}]"
+        return repr(row)
+    words = [f"{x:.4g}" for x in numbers]
+    if len(words) > 12:
+        words = [*words[:6], f"... {len(words)} numbers"]
+    return f"[{', '.join(words)}]"
 
 
 def describe_error(error: BaseException) -> str:
@@ -350,11 +354,11 @@ def describe_error(error: BaseException) -> str:
     where the line is the last that it passed outside this folder, Python's library and installed
     packages; without " in mine.py ..." if there is none that can be read.
     """
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if f.line and is_theirs(f)]
     where = ""
-    if frames:
-        file, at = os.path.basename(frames[-1].filename), frames[-1]
-        where = f" in {file}, line {at.lineno}: {at.line}"
+    for frame in traceback.extract_tb(error.__traceback__):  # the last is where it was raised
+        if frame.line and is_theirs(frame):
+            file = os.path.basename(frame.filename)
+            where = f" in {file}, line {frame.lineno}: {frame.line}"
     try:
         message = str(error)
     except Exception:  # of a class whose __str__ fails
@@ -366,9 +370,11 @@ def is_theirs(frame: traceback.FrameSummary) -> bool:
     """Whether a frame is of the examined code: not of this folder, Python's library, an installed
     package, or a text without a file.
     """
-    ours, pythons = (os.path.dirname(file) + os.sep for file in (__file__, traceback.__file__))
-    elsewhere = ours, pythons, "<"  # "<string>" is a text without a file
-    return not (frame.filename.startswith(elsewhere) or "site-packages" in frame.filename)
+    ours = os.path.dirname(__file__) + os.sep
+    pythons = os.path.dirname(traceback.__file__) + os.sep
+    if frame.filename.startswith((ours, pythons, "<")):  # "<string>" is a text without a file
+        return False
+    return "site-packages" not in frame.filename
 
 
 def in_line(text: str) -> str:

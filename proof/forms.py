@@ -41,8 +41,8 @@ TUPLES = "it returns a tuple that is not (how many are accepted, the next token)
 
 def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Draft, and call a rule, in each of the case.rounds rounds of a text. Returns (text, number of
-    rounds); one round is one pass of the target. Random choices are made with the branch. Stops the
-    branch for a result that no rule returns.
+    rounds); one round is one pass of the target. Random choices are made with the branch. Raises
+    Undecidable for a result that no rule returns.
 
     call: (draft [K], p [K + 1, n_vocab], q [K, n_vocab], branch=) -> (number accepted, next token),
         or the tokens of the round
@@ -57,7 +57,7 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def drafted(case: Case, text: Sequence[int], branch: Branch) -> tuple[list, np.ndarray, np.ndarray]:
-    """Draft case.K tokens after a text, each a choice of the branch. Returns what a rule is given:
+    """Draft case.K tokens after a text, each by branch.choose. Returns what a rule is given:
     (the draft, a list of K tokens; p, the target's rows after 0 ... K of them, [K + 1, n_vocab]; q,
     the draft model's rows for them, [K, n_vocab]).
     """
@@ -76,8 +76,8 @@ def rows_of(rows: list[np.ndarray], case: Case) -> np.ndarray:  # -> [len(rows),
 
 def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -> Any:
     """What call(draft, *others, branch=branch) returns, for a rule and its arguments. An error that
-    the rule raises passes as it is; but if the draft is empty, it stops the branch with Impossible,
-    as a right rule takes an empty draft, too.
+    the rule raises passes as it is; but if the draft is empty, it becomes an Impossible, as a right
+    rule takes an empty draft, too.
     """
     is_empty = not draft  # before the call, which may use up the draft
     try:
@@ -96,8 +96,9 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
     if isinstance(result, tuple):
         if len(result) != 2:
             stop(TUPLES)
-        (n_accepted,) = tokens_of(result[:1], len(draft) + 1, stop, "it accepts")
-        return draft[:n_accepted] + tokens_of(result[1:], n_vocab, stop, "its next token is")
+        accepted, following = result
+        n_accepted = tokens_of((accepted,), len(draft) + 1, stop, "it accepts")[0]
+        return draft[:n_accepted] + tokens_of((following,), n_vocab, stop, "its next token is")
     tokens = tokens_of(result, n_vocab, stop)
     if not 1 <= len(tokens) <= len(draft) + 1:
         stop(f"it returns {tokens}: expected 1 to {len(draft) + 1} tokens", Impossible)
@@ -108,7 +109,8 @@ def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") ->
     """Convert tokens, nodes or counts of any integer type (Python's, NumPy's, torch's) to a list of
     ints, which must be in 0 ... limit - 1; at most MOST_CALLS of them are read. For anything else
     `stop` is called, which raises Undecidable, or Impossible for integers out of these bounds: its
-    message is like "it returns [7]: expected tokens below 3", where `event` is "it returns".
+    message is like "it returns [7]: expected tokens below 3", where `event` is "it returns". A
+    tuple of one stands for one token, and the message shows that: "it accepts 7: ...".
     """
     shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
     problem = f"{event} {shown!r}: expected tokens below {limit}"
@@ -131,29 +133,30 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Draft, and call a rule for batches: of one row, in each round of the case, or of all rows of
     case.rows, in one round. Returns (text, number of passes of the target). The text of several
     rows is that of each, one after the other, where each is completed to its n_tokens by its
-    target, which takes a pass for each token more. Stops the branch for a result that no such rule
-    returns.
+    target, which takes a pass for each token more. Raises Undecidable for a result that no such
+    rule returns.
 
     call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab], branch=) -> tokens
         [batch, K + 1], each row padded with -1, or (tokens, how many count in each row)
     """
 
     def call_one(draft: list[int], p: np.ndarray, q: np.ndarray, branch: Branch) -> list[int]:
-        """The rule for batches, as a rule for one text."""
+        """The rule for batches, as a rule for one text: a batch of one row."""
         drafts = np.array([draft], int)
         result = call(drafts, p[np.newaxis], q[np.newaxis], branch=branch)
-        (tokens,) = rounds_of(result, 1, branch)
-        return tokens
+        return rounds_of(result, 1, branch)[0]
 
     if not case.rows:
         return rule_text(call_one, case, branch)
     rounds = [drafted(row, (), branch) for row in case.rows]
-    drafts, p, q = (np.array(each) for each in zip(*rounds))
+    drafts = np.array([draft for draft, _, _ in rounds])
+    p = np.array([its_p for _, its_p, _ in rounds])
+    q = np.array([its_q for _, _, its_q in rounds])
     results = rounds_of(call(drafts, p, q, branch=branch), len(case.rows), branch)
     text: list[int] = []
     n_passes = 0
-    for row, draft, tokens in zip(case.rows, drafts.tolist(), results):
-        tokens = round_of(tokens, draft, case.n_vocab, branch.stop)
+    for row, (draft, _, _), result in zip(case.rows, rounds, results):
+        tokens = round_of(result, draft, case.n_vocab, branch.stop)
         n_missing = row.n_tokens - len(tokens)
         for _ in range(n_missing):
             tokens.append(branch.choose(row.p(tuple(tokens)), "completed"))
@@ -165,15 +168,14 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     """The tokens of each row, from what a rule for batches returned: rows padded with -1 at the
     end, or (rows, how many count in each); arrays or lists. [[4, 5], [6, -1]] and ([[4, 5], [6,
-    7]], [2, 1]) are both the tokens [[4, 5], [6]]. Stops the branch for anything else, and unless
+    7]], [2, 1]) are both the tokens [[4, 5], [6]]. Raises Undecidable for anything else, and unless
     there are n_rows rows.
     """
     has_counts = isinstance(result, tuple) and len(result) == 2
-    parts = result if has_counts else (result, [])
-    tokens, counts = (x.tolist() if hasattr(x, "tolist") else x for x in parts)
+    tokens, counts = result if has_counts else (result, [])
     try:
-        rows = [[operator.index(token) for token in row] for row in tokens]
-        lengths = [operator.index(n) for n in counts]
+        rows = [[operator.index(token) for token in row] for row in as_list(tokens)]
+        lengths = [operator.index(n) for n in as_list(counts)]
     except TypeError:
         branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
     if not has_counts:
@@ -187,12 +189,17 @@ def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     return [row[:n] for row, n in zip(rows, lengths)]
 
 
+def as_list(x: Any) -> Any:
+    """An array or tensor as a list, of lists if it has several axes; anything else as it is."""
+    return x.tolist() if hasattr(x, "tolist") else x
+
+
 # ---------------------------------------------------------------- a round of a tree
 
 
 def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Draft a tree of n nodes, the shape of which is case.parents, and call a rule for trees once.
-    Returns (text, 1): one pass of the target. Stops the branch for a result that no such rule
+    Returns (text, 1): one pass of the target. Raises Undecidable for a result that no such rule
     returns.
 
     call: (tokens [n], parents [n], p [n + 1, n_vocab], q [n, n_vocab], branch=) -> (the accepted
@@ -206,9 +213,11 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     for i, parent in enumerate(case.parents):
         before = paths[parent] if parent >= 0 else ()
         elders = [tokens[j] for j in range(i) if case.parents[j] == parent]
-        q.append(case.q_beside(before, elders))
-        tokens.append(branch.choose(q[-1], "drafted"))
-        paths.append((*before, tokens[-1]))
+        row = case.q_beside(before, elders)
+        token = branch.choose(row, "drafted")
+        q.append(row)
+        tokens.append(token)
+        paths.append((*before, token))
     p = rows_of([case.target(path) for path in ((), *paths)], case)
     result = call_round(call, branch, [*tokens], [*case.parents], p, rows_of(q, case))
     return tuple(path_of(result, tokens, case, branch)), 1
@@ -216,23 +225,30 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[int]:
     """The tokens of a round, from what a rule for trees returned: (the accepted nodes, the next
-    token), or 1 to case.n_tokens tokens. Stops the branch for anything else, and unless the nodes,
-    indices into case.parents, are a path from the root.
+    token), or 1 to case.n_tokens tokens. Raises Undecidable for anything else, and unless the
+    nodes, indices into case.parents, are a path from the root.
 
     tokens: that were drafted, of each node
     """
-    has_nodes = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
-    if not has_nodes:
+    if not is_pair(result):
         found = tokens_of(result, case.n_vocab, branch.stop)
         if not 1 <= len(found) <= case.n_tokens:
             branch.stop(f"it returns {found}: expected 1 to {case.n_tokens} tokens", Impossible)
         return found
-    nodes = tokens_of(result[0], len(tokens), branch.stop, "its accepted nodes are")
-    parents = [case.parents[node] for node in nodes]
-    if parents != [-1, *nodes][: len(nodes)]:  # the first hangs from the root, each from the last
-        branch.stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
-    following = tokens_of(result[1:], case.n_vocab, branch.stop, "its next token is")
-    return [tokens[node] for node in nodes] + following
+    accepted, following = result
+    nodes = tokens_of(accepted, len(tokens), branch.stop, "its accepted nodes are")
+    expected_parent = -1  # the root
+    for node in nodes:
+        if case.parents[node] != expected_parent:
+            branch.stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
+        expected_parent = node
+    next_token = tokens_of((following,), case.n_vocab, branch.stop, "its next token is")
+    return [tokens[node] for node in nodes] + next_token
+
+
+def is_pair(result: Any) -> bool:
+    """Whether a result is a tuple (several things, one more), such as (accepted nodes, token)."""
+    return isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
 
 
 # ---------------------------------------------------------------- a text
@@ -240,7 +256,7 @@ def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[
 
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Call a loop once, with the two models of the case. Returns (its new tokens, number of passes
-    of the target). Stops the branch if they are no tokens, or fewer than case.n_tokens without
+    of the target). Raises Undecidable if they are no tokens, or fewer than case.n_tokens without
     case.end; more are returned as they are.
 
     call: (target, draft_model, ids, n_tokens, K, branch=, end=) -> the new tokens, or (these,
@@ -248,15 +264,12 @@ def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """
     certain = np.eye(case.n_vocab)[0]  # a loop may draft more than the text takes: without chance
 
-    def limited(model: Model) -> Model:
-        return lambda text: model(text) if len(text) < case.n_tokens else certain
+    def table(model: Model) -> TableModel:
+        limited = lambda text: model(text) if len(text) < case.n_tokens else certain
+        return TableModel(limited, case.prompt, branch.stop, case.dtype)
 
-    target, draft_model = (
-        TableModel(limited(model), case.prompt, branch.stop, case.dtype)
-        for model in (case.target, case.draft_model)
-    )
-    sizes = case.n_tokens, case.K
-    result = call(target, draft_model, list(case.prompt), *sizes, branch=branch, end=case.end)
+    target, draft_model, ids = table(case.target), table(case.draft_model), list(case.prompt)
+    result = call(target, draft_model, ids, case.n_tokens, case.K, branch=branch, end=case.end)
     text = tokens_of(text_of(result), case.n_vocab, branch.stop)
     if len(text) < case.n_tokens and case.end not in text:
         branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}", Impossible)
@@ -269,10 +282,11 @@ class TableModel:
     there, and appends them. Rows inside the prompt are uniform: nobody needs them.
 
     model: the new text, without the prompt -> [n_vocab]
+    prompt: the ids before the new text
+    stop: Branch.stop, which is called, with what is wrong, for a call that no right loop makes: it
+        raises Undecidable
+    dtype: of the rows
     passes: calls that gave a row for the first new token or a later one
-
-    It stops the branch if it is called without ids, with ids that are no tokens, more than
-    MOST_CALLS times, or with a cache that holds what it has not read there.
     """
 
     def __init__(self, model: Model, prompt: Text, stop: Stop, dtype: type = float):
@@ -281,9 +295,11 @@ class TableModel:
         self.read: dict[int, list[int]] = {}  # {id(cache): the ids that were read into it}
 
     def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
-        """Read ids after those in the cache, to which they are appended. Returns a row for each, of
-        probabilities of the next token. Stops the branch as told above. A cache may be cut by the
-        caller, to a beginning of what was read into it.
+        """Read ids after those in cache.ids, to which they are appended; without a cache, from the
+        beginning. Returns a row for each, of probabilities of the next token. The caller may have
+        cut the cache, to a beginning of what was read into it. Raises Undecidable without ids, for
+        ids that are no tokens, after more than MOST_CALLS calls, and for a cache that holds
+        anything else than what this model has read into it.
         """
         given = np.asarray(ids).ravel()
         new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")
@@ -302,7 +318,7 @@ class TableModel:
         if len(text) >= n_prompt:
             self.passes += 1
         shape = len(new_ids), self.n_vocab
-        rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)
+        rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)  # uniform in the prompt
         first = len(text) - len(new_ids) + 1  # rows[0] follows so many tokens
         for end in range(max(first, n_prompt), len(text) + 1):
             rows[end - first] = self.model(tuple(text[n_prompt:end]))
@@ -375,8 +391,7 @@ def caller(function: Callable, seed: int) -> Callable:
 
 def text_of(result: Any) -> Any:
     """The text in what a loop returned: all of it, or of (text, number of passes) the first."""
-    is_pair = isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], Iterable)
-    return result[0] if is_pair else result
+    return result[0] if is_pair(result) else result
 
 
 def without_prompt(call: Callable, deadline: float) -> Callable:
@@ -395,7 +410,8 @@ def without_prompt(call: Callable, deadline: float) -> Callable:
     if text[: len(case.prompt)] != case.prompt:
         return call
 
-    def call_loop(target: Any, draft_model: Any, ids: Any, *arguments: Any, **named: Any) -> Any:
-        return text_of(call(target, draft_model, list(ids), *arguments, **named))[len(ids) :]
+    def call_loop(target: Any, draft_model: Any, ids: Any, *sizes: Any, **named: Any) -> Any:
+        result = call(target, draft_model, list(ids), *sizes, **named)  # a loop may append to ids
+        return text_of(result)[len(ids) :]
 
     return call_loop
