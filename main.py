@@ -123,9 +123,10 @@ def generate(
     for decoder in decoders:
         turns[decoder] = [show.first_text(decoder, rounds_of(decoder), encoder, flags)]
     is_short = sum(turns[decoder][0]["seconds"] for decoder in decoders) <= LONG
-    for _ in range(N_TURNS - 1 if mode == "both" and is_short else 0):
-        for decoder in decoders:
-            turns[decoder].append(decode(rounds_of(decoder), encoder, show.progress))
+    if mode == "both" and is_short:
+        for _ in range(N_TURNS - 1):
+            for decoder in decoders:
+                turns[decoder].append(decode(rounds_of(decoder), encoder, show.progress))
 
     # compare
     compared = compare(turns, target, ids, options)

@@ -84,16 +84,21 @@ def batch(
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     prompts = read_prompts(file)
     jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
-    lines = finished(Path(out), jobs) if out else []
-    if lines and "models" not in lines[-1]:
-        warnings.warn(f"{out}: does not say which models wrote its lines, so they are not compared")
-    write: Callable = line_writer(out) if out else partial(print, flush=True)
+    lines: list[Line] = []  # those that are there already
+    write: Callable = partial(print, flush=True)
+    if out:
+        lines = finished(Path(out), jobs)
+        if lines and "models" not in lines[-1]:
+            problem = "does not say which models wrote its lines, so they are not compared"
+            warnings.warn(f"{out}: {problem}")
+        write = line_writer(out)
     # a folder that was not named stays here: each machine of a cluster has its own
     work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
     last = lines[-1] if lines else {}
     n_refused = sum("error" in line for line in lines)
     coming = new_lines(jobs, len(lines), batch_size, work, cluster)
-    with closing(coming), tqdm(total=len(jobs), initial=len(lines), disable=None) as bar:
+    bar = tqdm(total=len(jobs), initial=len(lines), disable=None)  # None: on a terminal only
+    with closing(coming), bar:
         for line in coming:
             require_same_models(last, line)
             write(json.dumps(line))
@@ -105,8 +110,10 @@ def batch(
 
 
 def require_same_models(before: Line, line: Line) -> None:
-    """Raise ValueError if a line is of other models than the one before it; {} says nothing."""
-    if before.get("models", line["models"]) != line["models"]:
+    """Raise ValueError if a line was written by other models than the one before it, as its
+    "models" says. before: may be {}, or without "models", and then goes with any line
+    """
+    if "models" in before and before["models"] != line["models"]:
         settings = line["settings"]
         names = f"{settings['target_model_size']} or {settings['draft_model_size']}"
         problem = f"{names} has other files than for the lines before"
@@ -120,8 +127,10 @@ def seed_of(seed: int, n: int) -> int:
     >>> seed_of(5, 0), seed_of(5, 1) == seed_of(6, 0)
     (5, False)
     """
+    if n == 0:
+        return seed
     numbers = np.random.SeedSequence(seed, spawn_key=(n,)).generate_state(1, np.uint64)
-    return int(numbers[0]) >> 11 if n else seed
+    return int(numbers[0]) >> 11  # 53 of its 64 bits
 
 
 def finished(path: Path, jobs: list[Job]) -> list[Line]:
@@ -130,7 +139,7 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     another line is not that of its job, or not whole.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
-    *lines, piece = data.split(b"\n")
+    *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
     done = []
@@ -148,37 +157,50 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
 
 def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
     """Whether lines begin as those of the first jobs do, with their settings, and a piece of a line
-    as the next one; without a next job, the piece must be empty.
+    as that of the next job. An empty piece always fits; there may be no more lines than jobs.
     """
-    if len(lines) + bool(piece) > len(jobs):
+    n_begun = len(lines) + (1 if piece else 0)
+    if n_begun > len(jobs):
         return False
     # a line is {"settings": job, ...}: it begins so, without the last brace
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
-    next_begin = begins[len(lines)] if piece else b""
-    piece_fits = piece.startswith(next_begin) or next_begin.startswith(piece)
-    return piece_fits and all(line.startswith(its) for line, its in zip(lines, begins))
+    for line, its_begin in zip(lines, begins):
+        if not line.startswith(its_begin):
+            return False
+    if not piece:
+        return True
+    next_begin = begins[len(lines)]
+    return piece.startswith(next_begin) or next_begin.startswith(piece)
 
 
 def new_lines(
     jobs: list[Job], n_done: int, batch_size: int, work: Callable, cluster: str
 ) -> Generator[Line, None, None]:
-    """Yield the lines of the jobs after the first n_done, in their order: those that work(jobs)
-    returns for groups of batch_size, here or on the workers of a cluster.
+    """Yield the lines of the jobs after the first n_done, in their order.
+
+    work(jobs): the lines of a group of batch_size jobs, or fewer at the end
+    cluster: the address of the one whose workers are to work, as --cluster names it; "" works here
     """
-    # a group that was begun is decoded again as it was: other passes would round otherwise
-    n_again = n_done % batch_size if n_done < len(jobs) else 0
+    n_again = 0
+    if n_done < len(jobs):
+        # a group that was begun is decoded again as it was: other passes would round otherwise
+        n_again = n_done % batch_size
     groups = [jobs[i : i + batch_size] for i in range(n_done - n_again, len(jobs), batch_size)]
     if cluster:
         from cli.cluster import connect  # Dask
 
     with connect(cluster) if cluster else nullcontext(map) as map_groups:
-        yield from islice(chain.from_iterable(map_groups(work, groups)), n_again, None)
+        lines = chain.from_iterable(map_groups(work, groups))
+        yield from islice(lines, n_again, None)  # without those that are there already
 
 
 @lru_cache(maxsize=1)  # as the models are, in a worker
 def identity_of(target: str, draft: str, models_dir: str) -> str:
     """The SHA-256 of all files that decide a text, of a target and its draft, in hexadecimal. The
-    names are those of load_pair. The last result is kept.
+    last result is kept.
+
+    target: a size in models_dir, or a folder; draft: the same, eagle or medusa, whose file lies
+        beside the target, or ngram, which has no file
     """
     folder = find_folder(target, models_dir)
     files = model_files(folder)
@@ -191,12 +213,14 @@ def identity_of(target: str, draft: str, models_dir: str) -> str:
 
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
 def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
-    """Decode jobs together, and return their lines. A job is what decides a text: the settings, the
-    same in all, with its own prompt and seed. What goes in and out can be sent to another machine.
+    """Decode jobs together, and return their lines. A job is {flag: value} of what decides a text:
+    the settings, the same in all, with its own prompt and seed. What goes in and out can be sent to
+    another machine. models_dir: "" stands for this machine's own; backend: as --backend
 
-    A line has the job as its settings, and what tells models from others; then prompt_token_ids,
-    what `decode` returned under the name of each decoder, and what `compare` returned; or, for a
-    prompt that cannot be continued, the error. Prints warnings as notes from then on.
+    A line is {"settings": the job, "models": the SHA-256 of their files, "prompt_token_ids",
+    "autoregressive" and "speculative", or one of them: what `decode` returned}, with what `compare`
+    returned; for a prompt that cannot be continued, "error" follows the models. From then on,
+    warnings are printed as notes of one line.
     """
     warnings.showwarning = print_note  # type: ignore[assignment]
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
@@ -208,19 +232,20 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
     readable = [line for line in lines if "error" not in line]
 
     def continue_line(line: Line, decoder: Decoder, batched: Callable) -> Line:
-        models, options = (batched(target), batched(draft_model)), options_of(line["settings"])
-        rounds = begin(decoder, *models, encoder, line["prompt_token_ids"], **options)
+        ids, options = line["prompt_token_ids"], options_of(line["settings"])
+        rounds = begin(decoder, batched(target), batched(draft_model), encoder, ids, **options)
         return decode(rounds, encoder)
 
     decoders = decoders_of(settings["mode"])
     for decoder in decoders:
         tasks = [partial(continue_line, line, decoder) for line in readable]
-        for line, result in zip(readable, decode_together(tasks, target)):
+        results = decode_together(tasks, target)
+        for line, result in zip(readable, results):
             line[decoder] = result
     for line in readable:
-        turns = {decoder: [line[decoder]] for decoder in decoders}
-        options = options_of(line["settings"])
-        line |= compare(turns, target, line["prompt_token_ids"], options)
+        turns = {decoder: [line[decoder]] for decoder in decoders}  # one each
+        ids, options = line["prompt_token_ids"], options_of(line["settings"])
+        line.update(compare(turns, target, ids, options))
     return lines
 
 

@@ -64,7 +64,9 @@ def answer_next(settings: dict[str, Any], sign: str = "") -> bool:
     """
     try:
         line = input(sign)
-        answer(settings, "/help" if sign and line.strip() in ("help", "?") else line)
+        if sign and line.strip() in ("help", "?"):
+            line = "/help"
+        answer(settings, line)
     except EOFError:
         return False
     except ERRORS as error:
@@ -80,7 +82,9 @@ def answer(settings: dict[str, Any], line: str) -> None:
     prompt that cannot be used.
     """
     if line.strip() in ("/help", "/?"):
-        say(*(inspect.getdoc(chat) or "").partition("\n\n")[0].splitlines())
+        page = inspect.getdoc(chat) or ""  # python -OO strips it
+        first_paragraph = page.partition("\n\n")[0]
+        say(*first_paragraph.splitlines())
     elif line.startswith("/") and not line.startswith("//"):
         change(settings, line[1:])
     elif line.strip():
@@ -121,7 +125,8 @@ def continue_text(settings: dict[str, Any], prompt: str) -> None:
     fills the context.
     """
     target, draft_model, encoder = pair_of(settings)
-    ids, options = encode_prompt(prompt, encoder, target), options_of(settings)
+    ids = encode_prompt(prompt, encoder, target)
+    options = options_of(settings)
     for decoder in decoders_of(settings["mode"]):
         is_traced = settings["trace"] and decoder == "speculative"
         watch = trace.trace if is_traced else trace.stream

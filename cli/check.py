@@ -30,7 +30,8 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
         models_dir: the folder that holds a folder for each model
     """
     folder = find_folder(size_or_folder, models_dir)
-    (model,), _ = load_models([str(folder)], models_dir, get_backend())
+    models, _ = load_models([str(folder)], models_dir, get_backend())
+    model = models[0]
     print(folder, model.config, sep="\n")
     for path in weights_files(folder):
         print(f"{path.name}: SHA-256 {sha256_of([path])}")
@@ -39,7 +40,8 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     if model.config == SIZES["124M"]:
         entries = json.loads(GOLDEN.read_text())
         right = all(follows(model, entry["ids"], entry["greedy"]) for entry in entries)
-        print(f"greedy tokens: {'' if right else 'not '}those of OpenAI's 124M")
+        verdict = "those" if right else "not those"
+        print(f"greedy tokens: {verdict} of OpenAI's 124M")
         if folder.name == "124M" and not right:
             raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
 
@@ -48,7 +50,8 @@ def require_sizes(folder: Path, model: Model) -> None:
     """Raise ValueError if a weight of a folder is larger than LARGEST, as after a flipped bit."""
     for name, tensor in open_weights(folder, model.config).items():
         array = tensor.stored()
-        if (largest := max(array.max(), -array.min())) > LARGEST:
+        largest = max(array.max(), -array.min())
+        if largest > LARGEST:
             problem = f"{name} has an entry of size {largest:.1g}: damaged"
             raise ValueError(f"{tensor.path}: {problem}; fetch it again")
 

@@ -27,24 +27,31 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
     >>> unknown("flag", "--seeds", ["--seed", "--stop"])
     ValueError("unknown flag '--seeds': expected --seed")
     """
-    plain = lambda shown: shown.lower().replace("-", "_").strip("_/")
     known = {plain(shown): shown for shown in names}
-    name, may_be_flag = plain(word), kind != "command"
-    if may_be_flag and plain(RENAMED.get(name, "")) in known:
-        expected = known[plain(RENAMED[name])]
+    name = plain(word)
+    may_be_flag = kind != "command"
+    renamed = plain(RENAMED.get(name, ""))
+    if may_be_flag and renamed in known:
+        expected = known[renamed]
     elif may_be_flag and name in ELSEWHERE:
         expected = ELSEWHERE[name]
     else:
-        starts = [shown for one, shown in known.items() if name and one.startswith(name)][:3]
-        close = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
-        expected = " or ".join(starts or [known[one] for one in close])
-    return ValueError(f"unknown {kind} {word!r}: expected {expected or f'one that {lister} lists'}")
+        alike = [one for one in known if name and one.startswith(name)][:3]
+        alike = alike or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
+        expected = " or ".join(known[one] for one in alike) or f"one that {lister} lists"
+    return ValueError(f"unknown {kind} {word!r}: expected {expected}")
+
+
+def plain(name: str) -> str:
+    """A name as names are compared: "--Top-K" becomes "top_k", and "/seed" becomes "seed"."""
+    return name.lower().replace("-", "_").strip("_/")
 
 
 def help_page(command: Callable, flags: Iterable[inspect.Parameter], first: Callable) -> str:
-    """The docstring of a command, where "name: " becomes "--name (default): " for each flag. A flag
-    that it does not describe means what it means for the first command. Under python -OO, which
-    strips docstrings, a line that says so.
+    """The docstring of a command, where the line "    name: ..." of each flag becomes
+    "    --name (default): ...", without a default that is False or "". A flag that it does not
+    describe gets the line of the first command. Under python -OO, which strips docstrings, a line
+    that says so.
     """
     page, meanings = inspect.getdoc(command), inspect.getdoc(first)
     if not page or not meanings:
@@ -53,6 +60,9 @@ def help_page(command: Callable, flags: Iterable[inspect.Parameter], first: Call
         line = rf"(?m)^    {flag.name}: .*"
         if not re.search(line, page):
             page += "\n" + re.findall(line, meanings)[0]
-        default = "" if flag.default is False or flag.default == "" else f" ({flag.default})"
-        page = re.sub(rf"(?m)^    {flag.name}: ", lambda _: f"    --{flag.name}{default}: ", page)
+        shown = f"    --{flag.name}: "
+        if flag.default is not False and flag.default != "":
+            shown = f"    --{flag.name} ({flag.default}): "
+        # a function gives the text as it is: in a string, re.sub would read \\ of a default
+        page = re.sub(rf"(?m)^    {flag.name}: ", lambda _: shown, page)
     return page

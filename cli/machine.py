@@ -18,7 +18,9 @@ def processor_name() -> str:
         names = re.findall(r"(?m)^model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     except OSError:
         names = []
-    return names[0] if names else platform.processor() or platform.machine()
+    if names:
+        return names[0]
+    return platform.processor() or platform.machine()
 
 
 def describe_machine(backend: str) -> dict[str, Any]:

@@ -22,8 +22,9 @@ def painted(svg: str) -> str:
     def with_colours(match: re.Match) -> str:
         tag, attributes, end = match.groups()
         classes = "".join(re.findall(r'class="([^"]*)"', attributes)).split()
-        # the selectors that mean this shape
-        names = {tag} | {before + name for name in classes for before in (".", f"{tag}.")}
+        names = {tag}  # the selectors that mean this shape
+        for name in classes:
+            names |= {f".{name}", f"{tag}.{name}"}
         colours: dict[str, str] = {}
         for selector, values in rules:
             if selector in names:

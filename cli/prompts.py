@@ -57,8 +57,9 @@ def prompt_of(line: str, where: str) -> str:
     """
     try:
         record = json.loads(line)
-        record = record.get("settings", record)
-        prompt = [record[field] for field in FIELDS if field in record][0]
+        fields = record.get("settings", record)
+        prompts = [fields[name] for name in FIELDS if name in fields]
+        prompt = prompts[0]
         is_text = prompt.strip() != ""
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
         is_text = False

@@ -43,13 +43,15 @@ def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[R
         _, before, after, colour = SOURCES[source]
         return paint(f"{before}{printable(text)}{after}", colour)
 
-    print("round  accepted  text    " + "  ".join(mark(SOURCES[s][0], s) for s in SOURCES))
+    legend = [mark(name, source) for source, (name, _, _, _) in SOURCES.items()]
+    print("round  accepted  text    " + "  ".join(legend))
     ids: list[int] = []
     for n, this_round in enumerate(rounds):
         ids += this_round.tokens
         if this_round.tokens:  # the prefill has none
-            pairs = zip(this_round.tokens, this_round.sources)
-            line = "".join(mark(decode([token]), source) for token, source in pairs)
+            line = ""
+            for token, source in zip(this_round.tokens, this_round.sources):
+                line += mark(decode([token]), source)
             for token in this_round.draft[this_round.accepted : this_round.examined]:
                 line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
             print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
