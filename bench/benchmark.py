@@ -123,14 +123,16 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     for each temperature as "to_probs". Raises ValueError for a value that cannot be used.
     """
     lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
-    filters = flags["top_k"], flags["top_p"]
-    to_probs = [SamplingParams(temperature, *filters) for temperature in lists["temperature"]]
-    counts = ("n_prompts", "n_tokens_to_generate", "repeats")
-    require_at_least(1, **{name: flags[name] for name in counts})
+    top_k, top_p = flags["top_k"], flags["top_p"]
+    to_probs = [SamplingParams(temperature, top_k, top_p) for temperature in lists["temperature"]]
+    for name in ("n_prompts", "n_tokens_to_generate", "repeats"):
+        require_at_least(1, **{name: flags[name]})
     require_at_least(0, seed=flags["seed"])
-    if unknown := {*lists["verification"]} - {*RULES}:
-        raise ValueError(f"--verification {unknown.pop()!r}: expected {' or '.join(RULES)}")
-    if not 0 <= (acceptance := flags["synthetic_acceptance"]) <= 1:
+    for rule in lists["verification"]:
+        if rule not in RULES:
+            raise ValueError(f"--verification {rule!r}: expected {' or '.join(RULES)}")
+    acceptance = flags["synthetic_acceptance"]
+    if not 0 <= acceptance <= 1:
         raise ValueError(f"--synthetic_acceptance {acceptance}: expected 0 to 1")
     heads = [draft for draft in lists["draft_model_size"] if draft in HEADS]
     if heads and flags["weights"] == "random":
@@ -139,24 +141,27 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each combination of what read_flags returned: what it is, and its figures
-    with these prompts. Loads one target after the other, with all drafts.
+    """Yield a row for each combination of target, draft, temperature, rule, batch size and K: what
+    it is, and its figures. Loads one target after the other, with all drafts.
+
+    flags: as read_flags returned them, lists of values; texts: the prompts
     """
     drafts, n_tokens = flags["draft_model_size"], flags["n_tokens_to_generate"]
-    variants = [PLAIN, *itertools.product(drafts, flags["K"], flags["verification"])]
+    models_dir, backend = flags["models_dir"], flags["backend"]
+    speculative = list(itertools.product(drafts, flags["K"], flags["verification"]))
     load = random_models if flags["weights"] == "random" else load_models
     acceptance = flags["synthetic_acceptance"]
     for name in flags["target_model_size"]:
-        loaded = load_drafts(name, drafts, flags["models_dir"], flags["backend"], load)
-        target, models, encoder = loaded
+        target, models, encoder = load_drafts(name, drafts, models_dir, backend, load)
         ids = encode_fitting(texts, encoder, target, n_tokens)
         for to_probs, n_texts in itertools.product(flags["to_probs"], flags["batch_size"]):
             batches = batches_of(ids, n_texts)
             decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
+            variants = [PLAIN, *speculative]
             runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])
-            for variant in variants[1:]:
+            must_be_equal = to_probs.greedy and not acceptance  # the texts with and without drafts
+            for variant in speculative:
                 draft, K, rule = variant
-                must_be_equal = to_probs.greedy and not acceptance  # the texts with and without it
                 bug = must_be_equal and has_bug(target, batches, runs, variant)
                 yield {
                     "target": Path(name).name,
@@ -198,8 +203,8 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
 def encode_fitting(
     texts: list[str], encoder: Encoder, target: Model, n_tokens: int
 ) -> list[list[int]]:
-    """The token ids of those prompts after which the target's context has room for n_tokens; others
-    are left out with a warning. Raises ValueError if there is none.
+    """The token ids of those prompts, the texts, after which the target's context has room for
+    n_tokens; others are left out with a warning. Raises ValueError if there is none.
     """
     room = target.config.n_ctx - n_tokens
     ids = [encode_any(text, encoder) for text in texts]
@@ -212,9 +217,10 @@ def encode_fitting(
 
 
 def batches_of(ids: list[list[int]], n_texts: int) -> list[list[list[int]]]:
-    """Cut a list of prompts into batches of n_texts; a smaller rest is left out. Raises ValueError
-    if there are fewer prompts.
+    """Cut a list of prompts, the ids of each, into batches of n_texts; a smaller rest is left out.
+    Raises ValueError if there are fewer prompts.
     """
     if n_texts > len(ids):
         raise ValueError(f"--batch_size {n_texts}: expected at most {len(ids)}, as many as prompts")
-    return [ids[i : i + n_texts] for i in range(0, len(ids) - n_texts + 1, n_texts)]
+    n_batches = len(ids) // n_texts
+    return [ids[i * n_texts : (i + 1) * n_texts] for i in range(n_batches)]

@@ -60,9 +60,10 @@ def replay(
         json: print a JSON object for each row, and nothing else
     """
     names, Ks = read_list("draft_model_size", draft_model_size), read_list("K", K, int)
-    if heads := {*names} & {*HEADS}:
-        problem = "expected a model or ngram, as a head needs to see its target"
-        raise ValueError(f"--draft_model_size {heads.pop()}: {problem}")
+    for name in names:
+        if name in HEADS:
+            problem = "expected a model or ngram, as a head needs to see its target"
+            raise ValueError(f"--draft_model_size {name}: {problem}")
     folder = find_folder(target_model_size, models_dir)
     encoder = load_encoder(folder)
     texts = read_texts(file, target_model_size, encoder, read_config(folder).n_ctx)
@@ -147,11 +148,13 @@ def checked(text: Text, encoder: Encoder) -> Text:
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
-    """Load a draft model. Raises ValueError if its vocabulary is not that of the target."""
-    (model,), of_draft = load_models([name], models_dir, get_backend())
-    if of_draft != encoder:
+    """Load a draft model by its name. Raises ValueError if its vocabulary is not that of encoder,
+    which is the target's. target: its name, for the error
+    """
+    models, own_encoder = load_models([name], models_dir, get_backend())
+    if own_encoder != encoder:
         raise ValueError(f"draft {name} and target {target} have different vocabularies")
-    return model
+    return models[0]
 
 
 # ---------------------------------------------------------------- rounds

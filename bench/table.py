@@ -40,7 +40,8 @@ def number(value: float | int | str | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.{1 if value >= 10 else 2 if value >= 1 else 3}f}"
+        n_decimals = 1 if value >= 10 else 2 if value >= 1 else 3
+        return f"{value:.{n_decimals}f}"
     return str(value)
 
 
@@ -67,18 +68,21 @@ def is_told_apart(row: dict) -> bool:
 
 def fastest(rows: list[dict]) -> list[dict]:
     """Return the row with the most tokens per second of each case that has several K, even if its
-    speedup is withheld or not told apart from 1.
+    speedup is withheld or not told apart from 1. Rows are of one case if they differ only in K, of
+    all that was chosen: target, draft, temperature, rule and batch size.
     """
     cases: dict[tuple, list[dict]] = {}
     for row in rows:
-        cases.setdefault(tuple(row[name] for name in CASE if name != "K"), []).append(row)
+        case = tuple(row[name] for name in CASE if name != "K")
+        cases.setdefault(case, []).append(row)
     speed = itemgetter("tokens_per_second")
-    return [max(of_case, key=speed) for of_case in cases.values() if of_case[1:]]
+    return [max(of_case, key=speed) for of_case in cases.values() if len(of_case) > 1]
 
 
 def markdown_table(header: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with aligned columns."""
-    widths = [max(map(len, column)) for column in zip(header, *lines)]
+    """Return a Markdown table with aligned columns. lines: the texts of the cells of each row"""
+    columns = zip(header, *lines)
+    widths = [max(map(len, column)) for column in columns]
     lines = [header, ["-" * width for width in widths], *lines]
     padded = [[text.ljust(width) for text, width in zip(cells, widths)] for cells in lines]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)

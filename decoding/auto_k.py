@@ -64,7 +64,9 @@ class AutoK:
         # of two times the lower: what disturbs a round makes it longer
         seen = {K: median_low(times) for K, times in self.seconds.items()}
         alone = seen[0]  # FIRST_KS has rounds without drafts
-        points = seen if len(seen) > 1 else {0: alone, MAX_K: 2 * alone}  # nothing was drafted yet
+        points = seen
+        if len(seen) == 1:  # nothing was drafted yet: a guess
+            points = {0: alone, MAX_K: 2 * alone}
         slope, start = linear_regression([*points], [*points.values()])
 
         def tokens_per_second(K: int) -> float:

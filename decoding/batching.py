@@ -63,7 +63,10 @@ def read_together(
     n_lasts: Sequence[int],
 ) -> list[Any]:  # for each text [n_last, n_vocab]
     """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns the
-    logits of each text. Raises ValueError if a text cannot be read.
+    logits after the last n_last ids of each text; its cache has read them then. Raises ValueError
+    if a text cannot be read.
+
+    texts: the ids of each; caches, n_lasts: what goes with them, in the same order
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text.
@@ -131,7 +134,8 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
 
 def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
     """Answer the Requests in the inbox, until the Futures of n_running calls have come out of it:
-    all calls have ended. Raises what a call raised, at once.
+    all calls have ended. Raises what a call raised, at once. target: the model that all texts have
+    in common
     """
     waiting: list[Request] = []
     while n_running:

@@ -30,7 +30,8 @@ def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, 
     token that was rejected. So they may, and the claim holds for them whatever it was.) The two add
     up to rest(x). The children of an accepted node are candidates for the place after it.
     """
-    path, last, rest = [], -1, p[0]
+    path = []
+    last, rest = -1, p[0]  # the last accepted node, -1 for the text; what p still owes after it
     for node, token in enumerate(tokens):
         if parents[node] != last:
             continue  # a younger sibling of an accepted node, or below a rejected one

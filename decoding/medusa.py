@@ -83,16 +83,21 @@ class Medusa:
         other tokens of the draft find theirs in the cache.
         """
         places = [len(ids) - len(cache.known) for ids, cache in zip(texts, caches)]
-        begin = [c for c, place, n_last in zip(caches, places, n_lasts) if n_last and place == 0]
+        begin = []  # the caches of texts whose draft begins
+        for cache, place, n_last in zip(caches, places, n_lasts):
+            if n_last and place == 0:
+                begin.append(cache)
         if begin:
             hidden = self.backend.xp.concatenate([cache.known[-1:] for cache in begin])
             for cache, logits in zip(begin, self.logits(hidden)):
                 cache.logits = logits  # [n_places, n_vocab]
-        nothing = np.empty((0, self.config.n_vocab))  # for a prefill
-        return [
-            cache.logits[[place]] if n_last else nothing
-            for cache, place, n_last in zip(caches, places, n_lasts)
-        ]
+        rows = []
+        for cache, place, n_last in zip(caches, places, n_lasts):
+            if n_last:
+                rows.append(cache.logits[[place]])  # [1, n_vocab]
+            else:
+                rows.append(np.empty((0, self.config.n_vocab)))  # for a prefill
+        return rows
 
     def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
         """The logits of all heads, in one pass. hidden: each text's last hidden state."""

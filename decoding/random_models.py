@@ -17,13 +17,16 @@ from utils import Read, build_model, require_memory
 
 def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
     """A function read(name) -> array, for build_model: new weights of a normal distribution at each
-    call, with 1 added to the gains of a layer norm. scale: the standard deviation
+    call, with 1 added to the gains of a layer norm. config: has their names and shapes; dtype: of
+    the arrays; scale: the standard deviation
     """
-    rng, shapes = np.random.default_rng(seed), config.shapes()
+    rng = np.random.default_rng(seed)
+    shapes = config.shapes()
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
-        return noise + dtype(1) if re.search(r"ln_\w+\.weight", name) else noise
+        is_gain = re.search(r"ln_\w+\.weight", name)
+        return noise + dtype(1) if is_gain else noise
 
     return read
 
@@ -44,9 +47,11 @@ def random_models(
     """
     configs = [config_of(name, models_dir) for name in names]
     require_memory(configs)
-    reads = [random_weights(config, seed=seed) for seed, config in enumerate(configs)]
-    models = [build_model(*of, backend) for of in zip(configs, reads)]
-    return models, AnyTokens(configs[0].n_vocab)
+    models = []
+    for seed, config in enumerate(configs):
+        models.append(build_model(config, random_weights(config, seed=seed), backend))
+    target_config = configs[0]
+    return models, AnyTokens(target_config.n_vocab)
 
 
 def config_of(name: str, models_dir: str) -> Config:

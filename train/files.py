@@ -95,11 +95,11 @@ def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
     """The shape of a model, from layers x width: "8x256". d_head: the width of a head of attention.
     Raises ValueError for a text that is no such shape.
     """
-    numbers = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
-    n_layer, n_embd = map(int, numbers.groups()) if numbers else (0, 1)
-    if n_embd % d_head:
+    match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
+    if not match or int(match[2]) % d_head:
         expected = f"expected layers x width, a multiple of {d_head}, such as 2x{4 * d_head}"
         raise ValueError(f"{text!r}: {expected}")
+    n_layer, n_embd = int(match[1]), int(match[2])
     return Config(n_vocab, n_ctx, n_embd, n_embd // d_head, n_layer)
 
 
@@ -159,7 +159,8 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
     the token embedding.
     """
     write_tensors(model.transformer, folder / "model.safetensors")
-    for path in {*tokenizer_files(source), *(source / name for name in LISTS)}:
+    lists = [source / name for name in LISTS]  # of tokens
+    for path in {*tokenizer_files(source), *lists}:  # which may overlap
         if path.is_file():
             write(folder / path.name, path.read_bytes())
     write(folder / "config.json", model.config.to_json_string().encode())

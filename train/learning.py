@@ -86,7 +86,6 @@ def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy:
 
     sampled, greedy: [n_rows, n_seq], written as the names say
     """
-    mean = lambda shares: sum(shares) / len(shares)
     words = []
     for student in students:
         accepted = [1 - total_variation(p, q) for p, q in drafts_of(student, teacher, sampled)]
@@ -94,7 +93,9 @@ def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy:
         for p, q in drafts_of(student, teacher, greedy):
             are_equal = p.argmax(-1) == q.argmax(-1)
             agreed.append(are_equal[:, OPENING:].float().mean())
-        words.append(f"{student.name} {mean(accepted):.3f} {mean(agreed):.3f}")
+        acceptance = sum(accepted) / len(accepted)
+        agreement = sum(agreed) / len(agreed)
+        words.append(f"{student.name} {acceptance:.3f} {agreement:.3f}")
     return ", ".join(words)
 
 
@@ -103,8 +104,8 @@ def drafts_of(student: Student, teacher: GPT2, texts: Tensor) -> Iterator[tuple[
     spare memory. texts: [n_rows, n_seq]
     """
     for ids in texts.split(16):
-        (pairs,) = drafts(teacher, [student], ids)
-        yield from pairs
+        for pairs in drafts(teacher, [student], ids):  # once, of the one student
+            yield from pairs
 
 
 # ---------------------------------------------------------------- optimizers
@@ -139,7 +140,7 @@ class Muon(torch.optim.Optimizer):
     @torch.no_grad()
     def step(self) -> None:
         """Move all matrices once, along the gradients that they have."""
-        (group,) = self.param_groups  # torch keeps a list; all matrices are in one group
+        group = self.param_groups[0]  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
             average.lerp_(p.grad, 1 - group["momentum"])
@@ -156,7 +157,10 @@ def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.O
     others: list[nn.Parameter] = []
     for name, p in model.named_parameters():
         is_embedding = name.endswith(("wte.weight", "wpe.weight"))
-        (matrices if p.ndim == 2 and not is_embedding else others).append(p)
+        if p.ndim == 2 and not is_embedding:
+            matrices.append(p)
+        else:
+            others.append(p)
     adamw = torch.optim.AdamW(others, learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     return [Muon(matrices, learning_rate, WEIGHT_DECAY), adamw]
 
@@ -178,7 +182,8 @@ def move(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
     optimizers: those of one model
     """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    torch.nn.utils.clip_grad_norm_([p for group in groups for p in group["params"]], 1.0)
+    params = [p for group in groups for p in group["params"]]
+    torch.nn.utils.clip_grad_norm_(params, max_norm=1.0)
     for group in groups:
         group["lr"] = learning_rate
     for optimizer in optimizers:

@@ -42,7 +42,8 @@ def open_run(folder: str, device: str) -> Path:
     is ever replaced, and if there is no such device.
     """
     path = Path(folder)
-    if path.exists() and not (path / STATE).is_file() and (path.is_file() or any(path.iterdir())):
+    is_run = (path / STATE).is_file()
+    if path.exists() and not is_run and (path.is_file() or any(path.iterdir())):
         raise ValueError(f"{path}: is there already, and no run to resume; give a new folder")
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: torch finds no GPU; expected cpu")
@@ -90,28 +91,33 @@ def train(
     exam: Callable[[], str],
     steps: int,
 ) -> None:
-    """Take the remaining steps of a run. After every ROUND of them and at the end, write the
-    checkpoint and print what the exam says.
+    """Take the remaining steps of a run, which move the models. After every ROUND of them and at
+    the end, write the checkpoint into the folder and print what the exam says.
 
-    identity: what tells the run from others, except for steps and rates; rates: the highest, of
-        each model; losses yields a loss for each model
+    identity: what tells the run from others, except for steps and rates
+    rates: the highest learning rate of each model; steps: how many the run takes in all
+    lesson(first step, end): yields for each of these steps its batches
+    losses(batch, progress of the run from 0 to 1): yields a loss for each model
+    exam(): in words, how good the models are now
     Raises ValueError for a run of another identity, or one that has taken more steps.
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
-    parts: list[Any] = [*models, *(one for both in optimizers for one in both)]
+    parts: list[Any] = [*models]  # what a checkpoint has the states of
+    for of_model in optimizers:
+        parts += of_model
     step = resume(folder, identity, parts)
     if step > steps:
         raise ValueError(f"--steps {steps}: {folder} has taken {step}; give as many or more")
     bar = tqdm(total=steps, initial=step, mininterval=5)
     while step < steps:
-        first = step - step % ROUND
+        first = step - step % ROUND  # of this round
         batches_of_steps = lesson(first, min(first + ROUND, steps))
         for batches in islice(batches_of_steps, step - first, None):  # without those taken before
             for batch in batches:
                 for loss in losses(batch, step / steps):
-                    (loss / len(batches)).backward()
-            for both, rate in zip(optimizers, rates):
-                move(both, rate * rate_at(step, steps))
+                    (loss / len(batches)).backward()  # adds up the gradients
+            for of_model, rate in zip(optimizers, rates):
+                move(of_model, rate * rate_at(step, steps))
             step += 1
             bar.update()
         save(folder, step, identity, parts)

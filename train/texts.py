@@ -73,7 +73,9 @@ def passages(
 def continued(
     teacher: GPT2, openings: Tensor, n_seq: int, rng: torch.Generator | None = None
 ) -> Tensor:  # [n_rows, n_opening] -> [n_rows, n_seq]
-    """Let a teacher continue texts: sampled at temperature 1, or greedily without a generator."""
+    """Let a teacher continue texts, the openings, until they have n_seq tokens: sampled at
+    temperature 1 with the generator, or greedily without one.
+    """
     past, text, unread = DynamicCache(), openings, openings
     while text.shape[1] < n_seq:
         # versions of transformers have other names for the cache, the second argument
@@ -112,21 +114,28 @@ def steps_of_teacher(
     teacher: GPT2, books: Tensor, tokens_per_step: int, seed: int, first: int, end: int
 ) -> Iterator[list[Tensor]]:
     """Yield the batches of the steps from first to end, two each: texts that fill the context, some
-    of books and most of what the teacher sampled; and half as long, what it wrote greedily. The
-    teacher writes all that these steps read before the first of them.
+    of books and most of what the teacher sampled, about two thirds of tokens_per_step; and half as
+    long, what it wrote greedily, the last third. The teacher writes all that these steps read
+    before the first of them. books: [n_ids]; seed: of all that is random
     """
     n_ctx = teacher.config.n_positions
     n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))  # texts, with two thirds of the tokens
     n_books = round(0.3 * n_long)  # so a fifth of all tokens
     n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))  # the last third
     rng = generator(books, Purpose.WRITTEN, seed, first)
+    n_steps = end - first
+    n_sampled = n_long - n_books
     # the rows of all steps over how often each is read
-    needed_for = lambda n_rows: ceil_div(n_rows * (end - first), READS)
-    needed = needed_for(n_long - n_books), needed_for(n_greedy)
-    sampled, greedy = written(teacher, books, *needed, rng)
+    n_sampled_in_all = ceil_div(n_sampled * n_steps, READS)
+    n_greedy_in_all = ceil_div(n_greedy * n_steps, READS)
+    sampled, greedy = written(teacher, books, n_sampled_in_all, n_greedy_in_all, rng)
     for step in range(first, end):
         rng = generator(books, Purpose.PASSAGES, seed, step)
-        draw = lambda n, of: torch.randint(len(of), (n,), generator=rng, device=of.device)
-        own = sampled[draw(n_long - n_books, sampled)]
-        long = torch.cat([own, passages(books, n_books, n_ctx, rng)])
-        yield [long, greedy[draw(n_greedy, greedy)]]
+        own = drawn(sampled, n_sampled, rng)
+        of_books = passages(books, n_books, n_ctx, rng)
+        yield [torch.cat([own, of_books]), drawn(greedy, n_greedy, rng)]
+
+
+def drawn(rows: Tensor, n: int, rng: torch.Generator) -> Tensor:  # [n_rows, n_seq] -> [n, n_seq]
+    """Draw n of the rows at random; one may come twice."""
+    return rows[torch.randint(len(rows), (n,), generator=rng, device=rows.device)]

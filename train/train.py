@@ -44,7 +44,6 @@ from train.run import memory_named, open_run, train
 from train.students import GPT2
 
 N_VOCAB, N_CTX = 2048, 512
-SPLITS = "train", "valid"
 TRAINED = 0.4  # of the learning rate, for a student that begins trained
 N_MARKED = 64  # held-out texts by which students are marked
 Device = Literal["cpu", "cuda"]
@@ -63,18 +62,23 @@ def tokenizer(corpus: str, folder: str) -> None:
     made = open_run(folder, "cpu")
     if any(made.glob("*")):  # the vocabulary of a model that was trained there
         raise ValueError(f"{made}: is there already; give a new folder")
+
+    # learn
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     documents = texts.read_documents(corpus, "train")
     learner.train_from_iterator(documents, n_learned, min_frequency=0)
     learned = json.loads(learner.to_str())["model"]
-    vocabulary = sorted(learned["vocab"], key=learned["vocab"].get) + [END_OF_TEXT]
-    if len(vocabulary) < N_VOCAB:
-        warnings.warn(f"{corpus}: is enough for {len(vocabulary)} tokens, not {N_VOCAB}")
-    ids = {token: i for i, token in enumerate(vocabulary)}
-    merges = ["#version: 0.2", *map(" ".join, learned["merges"]), ""]
-    files.write(made / "vocab.json", json.dumps(ids, ensure_ascii=False).encode())
-    files.write(made / "merges.txt", "\n".join(merges).encode())
+    id_of = learned["vocab"]  # {token: id}
+
+    # write GPT-2's two files
+    tokens = sorted(id_of, key=id_of.get) + [END_OF_TEXT]
+    if len(tokens) < N_VOCAB:
+        warnings.warn(f"{corpus}: is enough for {len(tokens)} tokens, not {N_VOCAB}")
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    merges = [f"{first} {second}\n" for first, second in learned["merges"]]
+    files.write(made / "vocab.json", json.dumps(vocabulary, ensure_ascii=False).encode())
+    files.write(made / "merges.txt", "".join(["#version: 0.2\n", *merges]).encode())
 
 
 def target(
@@ -106,20 +110,27 @@ def target(
     made, source = open_run(folder, device), find_folder(vocabulary)
     require_run(steps, tokens_per_step, learning_rate)
     config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, d_head=64)
-    read = [texts.read_ids(corpus, of, source, N_CTX + 1) for of in SPLITS]
+    n_seq = N_CTX + 1  # the tokens that are read, and the next one of the last
+    books = texts.read_ids(corpus, "train", source, least=n_seq)
+    held_out = texts.read_ids(corpus, "valid", source, least=n_seq)
     identity = {
         "shape": shape,
-        "texts": texts.version_of(*read),
+        "texts": texts.version_of(books, held_out),
         "tokens_per_step": tokens_per_step,
         "seed": seed,
     }
-    books, held_out = (ids.to(device) for ids in read)
+
+    # the model, and what it reads
+    books, held_out = books.to(device), held_out.to(device)
     files.seed_weights(seed)
     model = GPT2(config).to(device)
-    lesson = partial(texts.steps_of_books, books, tokens_per_step, N_CTX + 1, seed)
-    rng = texts.generator(books, Purpose.VALIDATION, 0)
-    exam = partial(mark_target, model, texts.passages(held_out, N_MARKED, N_CTX + 1, rng))
+    lesson = partial(texts.steps_of_books, books, tokens_per_step, n_seq, seed)
     losses = partial(of_next_tokens, model)
+
+    # what it is marked by
+    rng = texts.generator(books, Purpose.VALIDATION, 0)
+    exam = partial(mark_target, model, texts.passages(held_out, N_MARKED, n_seq, rng))
+
     train(made, identity, [model], [learning_rate], lesson, losses, exam, steps)
     files.write_model(model, made, source)
 
@@ -157,25 +168,31 @@ def distil(
     """
     made, source = open_run(folder, device), find_folder(target_model_size)
     require_run(steps, tokens_per_step, learning_rate)
-    config, tensors = files.read_model(source)
+    config, weights = files.read_model(source)
     learners = files.open_students(students, source, config, seed)
-    read = [texts.read_ids(corpus, of, source, config.n_ctx) for of in SPLITS]
+    books = texts.read_ids(corpus, "train", source, least=config.n_ctx)
+    held_out = texts.read_ids(corpus, "valid", source, least=config.n_ctx)
     identity = {
         "target": files.version_of(weights_files(source)),
-        "students": [f"{one.name} {one.begins_as}" for one in learners],
-        "texts": texts.version_of(*read),
+        "students": [f"{learner.name} {learner.begins_as}" for learner in learners],
+        "texts": texts.version_of(books, held_out),
         "tokens_per_step": tokens_per_step,
         "seed": seed,
     }
-    books, held_out = (ids.to(device) for ids in read)
-    teacher = GPT2(config, tensors).to(device).requires_grad_(False)
+
+    # the models, and what they read
+    books, held_out = books.to(device), held_out.to(device)
+    teacher = GPT2(config, weights).to(device).requires_grad_(False)
     models = [learner.module.to(device) for learner in learners]
-    rates = [learning_rate * (TRAINED if one.begins_as else 1) for one in learners]
+    rates = [learning_rate * (TRAINED if learner.begins_as else 1) for learner in learners]
     lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)
-    rng = texts.generator(books, Purpose.VALIDATION, 0)
-    marked = texts.written(teacher, held_out, N_MARKED, N_MARKED, rng)
-    exam = partial(mark_drafts, teacher, learners, *marked)
     losses = partial(of_drafts, teacher, learners)
+
+    # what they are marked by
+    rng = texts.generator(books, Purpose.VALIDATION, 0)
+    sampled, greedy = texts.written(teacher, held_out, N_MARKED, N_MARKED, rng)
+    exam = partial(mark_drafts, teacher, learners, sampled, greedy)
+
     train(made, identity, models, rates, lesson, losses, exam, steps)
     for learner in learners:
         files.write_student(learner, made, source)
