@@ -37,25 +37,18 @@ def printable(text: str) -> str:
 
 
 def print_note(message: Warning | str, *where: Any) -> None:
-    """Print a warning as one line on stderr; takes the place of warnings.showwarning. where: its
-    other arguments, such as category, file and line number, which are not printed
-    """
+    """Print a warning as one line on stderr; takes the place of warnings.showwarning."""
     say(f"note: {message}")
 
 
 def print_error(error: BaseException) -> None:
-    """Print an error as one line on stderr: its message; of an OSError also the file; of a missing
-    package how to install it. A message of 800 characters or more is printed without its middle.
-    """
+    """Print an error as one line on stderr, a long one without its middle."""
+    words = str(error) or repr(error)
     if isinstance(error, OSError) and error.strerror:
         words = f"{error.filename or 'output'}: {error.strerror}"
-    elif isinstance(error, ModuleNotFoundError):
+    if isinstance(error, ModuleNotFoundError):
         words = f"{error.name} is not installed: pip install {error.name}"
-    else:
-        words = str(error) or repr(error)
-    if len(words) >= 800:
-        words = f"{words[:400]} ... {words[-300:]}"
-    say(f"error: {words}")
+    say(f"error: {words}" if len(words) < 800 else f"error: {words[:400]} ... {words[-300:]}")
 
 
 def say(*lines: str) -> None:
@@ -87,9 +80,7 @@ def values_of(command: Callable, names: dict[str, Any]) -> dict[str, Any]:
 def kinds_of(annotation: Any) -> list:
     """The types and texts that an annotation allows: int | Literal["auto"] -> [int, "auto"]."""
     parts = get_args(annotation)
-    if not parts:  # a type, or a text of a Literal
-        return [annotation]
-    return [kind for part in parts for kind in kinds_of(part)]
+    return [kind for part in parts for kind in kinds_of(part)] or [annotation]
 
 
 def read(flag: inspect.Parameter, text: str) -> Any:
@@ -105,7 +96,7 @@ def read(flag: inspect.Parameter, text: str) -> Any:
         if kind in (int, float, str):
             with suppress(ValueError):
                 return kind(text)
-    expected = " or ".join(EXPECTED.get(kind, kind) for kind in kinds)  # a text names itself
+    expected = " or ".join(EXPECTED.get(kind, kind) for kind in kinds)
     shown = text if len(text) < 50 else f"{text[:40]}..."
     raise ValueError(f"--{flag.name} {shown!r}: expected {expected}")
 
@@ -120,8 +111,7 @@ def require_at_least(least: int, **flags: int) -> None:
 def split(
     words: list[str], flags: dict[str, inspect.Parameter]
 ) -> tuple[list[str], dict[str, str]]:
-    """Divide the words of a command line into those without a flag, and {flag: the text of its
-    value}: ["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}.
+    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". -h and --help
     give {"help": "True"}, whatever else there is. Raises ValueError for an unknown flag, and where
@@ -142,15 +132,12 @@ def split(
             from cli.help import unknown
 
             raise unknown("flag", name, [f"--{name}" for name in flags])
-        if equals:
-            texts[flag] = text
-        elif flags[flag].annotation is bool:
-            texts[flag] = "True"
-        else:
-            value = next(rest, None)  # the loop goes on with the word after it
-            if value is None:
+        if not equals:
+            given = "True" if flags[flag].annotation is bool else next(rest, None)
+            if given is None:
                 raise ValueError(f"--{flag}: expected a value after it")
-            texts[flag] = value
+            text = given
+        texts[flag] = text
     return plain, texts
 
 
@@ -200,13 +187,10 @@ def run(words: list[str], commands: Commands) -> int:
     Ctrl-C; 141 where nobody reads the output. Any other error is raised.
     """
     try:
-        if words and words[0] == "help":  # help NAME is NAME --help
-            words = [*words[1:], "--help"]
-        first_name = next(iter(commands))
-        first = command = find(first_name, commands)
+        words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
+        first = command = find(next(iter(commands)), commands)
         if words and not words[0].startswith("-"):
-            command = find(words[0], commands)
-            words = words[1:]
+            command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
             call(command, words, first)
@@ -233,8 +217,7 @@ def prepare_streams() -> None:
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     encoding = sys.stdin.encoding.lower()
-    if encoding == "utf-8":
-        encoding = "utf-8-sig"  # which leaves out a byte order mark
+    encoding = "utf-8-sig" if encoding == "utf-8" else encoding  # without a byte order mark
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)  # type: ignore
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
 

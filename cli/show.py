@@ -8,7 +8,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-from cli.trace import stream, trace
 from decoding.decode import decode
 from encoder import Encoder
 from sampling import Round
@@ -16,7 +15,6 @@ from sampling import Round
 
 def progress(rounds: Iterator[Round]) -> Iterator[Round]:
     """Pass Rounds on, and show a bar on a terminal if the text takes longer than a second."""
-    # disable=None: on a terminal only
     return iter(tqdm(rounds, unit=" rounds", delay=1, leave=False, disable=None))
 
 
@@ -32,19 +30,16 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Decode a text, and print it under a title: at its end; with flags["trace"] round by round, if
-    the decoder is speculative; else with flags["stream"] while it is written. With flags["json"],
-    print nothing. Returns what decoding.decode.decode does.
-
-    rounds: of the text; flags: of `generate`; its prompt is printed before the text
+    """Decode and print a text under a title: round by round or while it is written, as the flags
+    trace and stream of `generate` say; nothing with json. Returns what decoding.decode.decode does.
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)
     watch = text
     if flags["trace"] and decoder == "speculative":
-        watch = trace
+        from cli.trace import trace as watch
     elif flags["stream"]:
-        watch = stream
+        from cli.trace import stream as watch
     title = f"{decoder.capitalize()} Decode"
     print(f"{title}\n{'-' * len(title)}")
     result = decode(rounds, encoder, partial(watch, encoder, f"Text = {flags['prompt']}"))
@@ -59,11 +54,9 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
     results: {decoder: what decoding.decode.decode returned}; compared: what `compare` returned
     """
     for decoder, result in results.items():
-        speed = f"{result['tokens_per_second']:.1f} tokens/s"
-        after = f"after {result['prefill_seconds']:.2f}s of prefill"
-        print(f"Time = {result['seconds']:.2f}s {decoder}, {speed} {after}")
-    if "speculative" in results:
-        speculated = results["speculative"]
+        line = "Time = {seconds:.2f}s {}, {tokens_per_second:.1f} tokens/s"
+        print((line + " after {prefill_seconds:.2f}s of prefill").format(decoder, **result))
+    if speculated := results.get("speculative"):
         drafts(speculated)
         if compared:
             speedup(compared, speculated["tokens_per_target_pass"])
@@ -71,32 +64,24 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
 
 
 def drafts(speculated: dict[str, Any]) -> None:
-    """Print what the drafts of a text were good for: the acceptance rate and its counts, whether
-    more than half of the drafted tokens were wasted, and the tokens per target pass.
-
-    speculated: what decoding.decode.decode returned for the speculative decoder
-    """
-    drafted, examined = speculated["drafted"], speculated["examined"]
-    if drafted:
-        counts = f"{speculated['accepted']} of {examined} examined, of {drafted} drafted tokens"
-        print(f"Acceptance rate = {speculated['acceptance_rate']:.3f} ({counts})")
+    """Print what the drafts of a text were good for."""
+    if speculated["drafted"]:
+        line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
+        print((line + "of {drafted} drafted tokens)").format(**speculated))
     else:
         print("Acceptance rate: nothing was drafted")
-    if drafted > 2 * examined:
+    if speculated["drafted"] > 2 * speculated["examined"]:
         print("Most drafted tokens came after a rejection: a smaller K wastes less.")
-    print(f"Tokens per target pass = {speculated['tokens_per_target_pass']:.2f}")
+    print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
 
 
 def speedup(compared: dict[str, Any], most: float) -> None:
     """Print the median speedup of the turns. One above `most`, the tokens per pass, cannot be: it
     is called not measured, and a single turn above that disturbed.
-
-    compared: {"speedup": the median, "speedups": of each turn}
     """
     median, turns = compared["speedup"], compared["speedups"]
-    how = "one turn"
-    if len(turns) > 1:
-        how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
+    how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
+    how = how if len(turns) > 1 else "one turn"
     if median <= most:
         print(f"Speedup = {median:.2f} ({how})")
         if max(turns) > most:
@@ -107,19 +92,12 @@ def speedup(compared: dict[str, Any], most: float) -> None:
 
 
 def verdict(compared: dict[str, Any]) -> None:
-    """Print whether the two texts are equal, and if not what the difference is.
-
-    compared: {"identical": whether they are equal, "difference": what explain_difference returned}
-        of decoding/text_difference.py; without a difference, the texts need not be equal
-    """
+    """Print whether the two texts are equal, and if not what the difference is."""
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:
-        found = compared["difference"]
-        gaps = f"{found['gap']:.2g} apart, rounding errors {found['float_error']:.2g}"
-        print(
-            f"The two texts differ from token {found['position']} on, which is a "
-            f"{found['verdict']}: the two scores there are {gaps}."
-        )
+        line = "The two texts differ from token {position} on, which is a {verdict}: "
+        line += "the two scores there are {gap:.2g} apart, rounding errors {float_error:.2g}."
+        print(line.format(**compared["difference"]))
     else:
         print("The two texts differ, as two samples from one distribution do.")

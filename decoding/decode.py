@@ -53,13 +53,12 @@ def load_drafts(
     models, encoder = load([target, *sizes], models_dir, get_backend(backend))
     for model in models:
         model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
-    target_model, draft_models = models[0], models[1:]
-    loaded = {NGRAM: None} | dict(zip(sizes, draft_models))
+    loaded = {NGRAM: None} | dict(zip(sizes, models[1:]))
     for name in {*drafts} & {*HEADS}:
         from decoding.heads import load_head  # here and below: most runs have none
 
-        loaded[name] = load_head(name, find_folder(target, models_dir), target_model)
-    return target_model, loaded, encoder
+        loaded[name] = load_head(name, find_folder(target, models_dir), models[0])
+    return models[0], loaded, encoder
 
 
 @lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
@@ -88,24 +87,20 @@ def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
     """{flag: value} as the options of `begin`: K, to_probs, stop and so on. Raises ValueError for
     what cannot be used: a number out of range, or coupled with verification.
     """
-    n_tokens, K, seed = settings["n_tokens_to_generate"], settings["K"], settings["seed"]
+    options = {name: settings[name] for name in ("K", "seed", "verification", "coupled")}
+    options["n_tokens"] = n_tokens = settings["n_tokens_to_generate"]
     if n_tokens < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
-    if K != "auto" and K < 1:
-        raise ValueError(f"K = {K}: expected 1 or more")
-    if seed < 0:
-        raise ValueError(f"seed {seed}: expected 0 or more")
-    if settings["coupled"] and settings["verification"] != "token":
+    if options["K"] != "auto" and options["K"] < 1:
+        raise ValueError(f"K = {options['K']}: expected 1 or more")
+    if options["seed"] < 0:
+        raise ValueError(f"seed {options['seed']}: expected 0 or more")
+    if options["coupled"] and options["verification"] != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    return {
-        "n_tokens": n_tokens,
-        "K": K,
-        "to_probs": SamplingParams(settings["temperature"], settings["top_k"], settings["top_p"]),
-        "seed": seed,
-        "stop": read_stop(settings["stop"]),
-        "verification": settings["verification"],
-        "coupled": settings["coupled"],
-    }
+    filters = settings["top_k"], settings["top_p"]
+    options["to_probs"] = SamplingParams(settings["temperature"], *filters)
+    options["stop"] = read_stop(settings["stop"])
+    return options
 
 
 def decoders_of(mode: str) -> tuple[Decoder, ...]:
@@ -123,11 +118,7 @@ def read_stop(flag: str) -> str:
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
-    """The drafter of one text, for sampling.speculative.
-
-    draft_model: a Model, a head of the target, or None for n-grams, of the target's vocabulary
-    to_probs, rng: turn the logits of the draft model into q, and sample from it
-    """
+    """The drafter of one text, for sampling.speculative. draft_model: None looks up n-grams."""
     if draft_model is None:
         from decoding.ngrams import NGramDrafter
 
@@ -206,17 +197,14 @@ def begin(
     if coupled:
         from decoding.coupled import SharedNoise, verify_shared_noise
 
-        rng = rng or SharedNoise(seed, len(ids))
-        rule = rule or verify_shared_noise
+        rng, rule = rng or SharedNoise(seed, len(ids)), rule or verify_shared_noise
     else:
-        rng = rng or Rng(seed)
-        rule = rule or RULES[verification]
+        rng, rule = rng or Rng(seed), rule or RULES[verification]
     is_done = stop_condition(encoder, stop) if encoder else never
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
-    if draft_model is not None:  # n-grams have no limits
-        length = min(len(ids) + n_tokens, target.config.n_ctx)
-        note_limits(draft_model.config, length, K)
+    if draft_model is not None:  # which look-up is
+        note_limits(draft_model.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
     drafter = around_drafter(make_drafter(draft_model, target, to_probs, rng))
     next_K: Any = K
     if K == "auto":
@@ -230,19 +218,18 @@ def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> 
     """Run the Rounds of a text to their end. Returns its text and token_ids; seconds and
     prefill_seconds, tokens_per_second; the number of rounds, and of tokens that were drafted,
     examined and accepted; acceptance_rate, None if none was examined, and tokens_per_target_pass.
-    All but prefill_seconds are without the prefill.
 
     watch: a generator that passes Rounds on, and may print. Its own time does not count
     """
-    all_seconds: list[float] = []  # of each round, the prefill first
+    seconds: list[float] = []  # of each round
     tokens: list[int] = []
     drafted = examined = accepted = 0
-    for this_round in watch(timed(rounds, all_seconds)):
+    for this_round in watch(timed(rounds, seconds)):
         tokens += this_round.tokens
         drafted += len(this_round.draft)
         examined += this_round.examined
         accepted += this_round.accepted
-    prefill_seconds, *seconds = all_seconds
+    prefill_seconds, *seconds = seconds
     return {
         "text": encoder.decode(encoder.without_end(tokens)),
         "token_ids": tokens,
@@ -287,17 +274,13 @@ def compare(
     """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
     "identical"}, and "difference" if the texts should be equal and are not. {} of a single decoder.
 
-    turns: {decoder: [what `decode` returned]}; target: wrote them; ids: of the prompt
-    options: those of `begin`, of which to_probs, coupled and seed count
+    turns: {decoder: [what `decode` returned]}; ids: of the prompt; options: those of `begin`
     """
     if len(turns) < 2:
         return {}
-    plain_turns, speculative_turns = turns["autoregressive"], turns["speculative"]
-    speedups = []
-    for plain, speculated in zip(plain_turns, speculative_turns):
-        speedups.append(speculated["tokens_per_second"] / plain["tokens_per_second"])
-    first = plain_turns[0]["token_ids"]
-    second = speculative_turns[0]["token_ids"]
+    rates = [[turn["tokens_per_second"] for turn in turns[decoder]] for decoder in DECODERS]
+    speedups = [speculative / baseline for baseline, speculative in zip(*rates)]
+    first, second = (turns[decoder][0]["token_ids"] for decoder in DECODERS)
     compared = {
         "speedup": sorted(speedups)[len(speedups) // 2],
         "speedups": speedups,
@@ -307,7 +290,6 @@ def compare(
     if first != second and (to_probs.greedy or coupled):
         from decoding.text_difference import explain_difference  # rare
 
-        noise_seed = options["seed"] if coupled else None
-        found = explain_difference(target, ids, first, second, to_probs, noise_seed)
-        compared["difference"] = found
+        how = to_probs, options["seed"] if coupled else None
+        compared["difference"] = explain_difference(target, ids, first, second, *how)
     return compared
