@@ -94,7 +94,7 @@ function showBase(run) {
 }
 
 // Of a run and its other one, each part takes the room of the taller: nothing jumps from one to the other.
-const PARTS = ["lanes", "result", "easy", "chances"];
+const PARTS = ["lanes", "result", "easy", "microscope"];
 const freeRoom = () => PARTS.forEach(id => $(id).style.removeProperty("min-height"));
 function keepRoom(runs) {
   freeRoom();

@@ -376,7 +376,7 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
     page.evaluate("showMoment(race.length / 2)")
     for name, chance in (("Words drawn at random", True), ("Always the likeliest word", False)):
         button = page.get_by_role("button", name=name)
-        tall = "['lanes', 'result', 'easy', 'chances'].map(id => $(id).offsetHeight)"
+        tall = "['lanes', 'result', 'easy', 'microscope'].map(id => $(id).offsetHeight)"
         heights = page.evaluate(tall)
         button.click()
         assert page.evaluate("isByChance(state.base)") == chance
@@ -525,7 +525,7 @@ def test_the_page_opens_on_a_rejected_word_and_makes_no_number_up(saved):
         )
         assert page.evaluate("selected.n") == first["n"]
         assert ("random number" in text_of(page, "#because")) == (temperature > 0)
-        assert "random number" not in text_of(page, "#chances")
+        assert "random number" not in text_of(page, "#microscope")
         assert page.locator("#more circle").count() == 0
 
 
