@@ -2,7 +2,7 @@
 batch if there is only one K, with intervals.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from html import escape
 from operator import itemgetter
 
@@ -23,7 +23,10 @@ polyline, .bar { fill: none; stroke-width: 2.5px; } .bar { stroke-opacity: .45; 
 circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 """
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
-LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: where it begins, its entries
+LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: its y, from one entry to the next
+SAMPLE, ENTRY = 40, 50  # of an entry of the legend: the width of its stroke, where its text begins
+DROP = 6  # from the middle of a text down to its baseline
+GREY = "#7a7f87"
 WIDTH = RIGHT + 60
 AXES = {"K": "K, tokens drafted per round", "batch_size": "texts in a batch"}
 
@@ -53,10 +56,11 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
     """
     parts = []
     for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
-        y, name = y_of(tenths / 10), "one" if tenths == 10 else "grid"
+        y = y_of(tenths / 10)
+        name = "one" if tenths == 10 else "grid"  # the line of speedup 1 is a strong one
         parts.append(f'<line class="{name}" x1="{LEFT}" x2="{RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
-            f'<text class="soft end" x="{LEFT - 8}" y="{y + 6:.1f}">{tenths / 10:g}</text>'
+            f'<text class="soft end" x="{LEFT - 8}" y="{y + DROP:.1f}">{tenths / 10:g}</text>'
         )
     for n in numbers:
         parts.append(f'<text class="soft middle" x="{x_of(n):.1f}" y="{BOTTOM + 24}">{n}</text>')
@@ -64,19 +68,26 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
 
 
 def line_of(
-    points: list[tuple], of_line: list[dict], colour: str, stroke: str, y_of: Callable
-) -> Iterator[str]:
-    """Yield SVG elements: a line, and each of its markers with its interval. points: (x, y) of each
-    row; stroke: the attributes of the line, in this colour; y_of(speedup): its y
+    rows: list[dict], xs: list[float], colour: str, stroke: str, y_of: Callable
+) -> list[str]:
+    """SVG elements: a line through the speedups of rows, and at each of them an upright bar for its
+    interval, if it has one, and a marker, hollow if the speedup is not told apart from 1.
+
+    rows: of a benchmark, from left to right; xs: the x of each
+    colour: of bars and markers; stroke: the attributes of the line, with its colour and dashes
+    y_of(speedup): its y
     """
-    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    yield f'<polyline points="{path}" {stroke}/>'
-    for row, (x, y) in zip(of_line, points):
-        if row["intervals"]["speedup"]:
-            low, high = map(y_of, row["intervals"]["speedup"])
-            bar = f'x1="{x:.1f}" x2="{x:.1f}" y1="{low:.1f}" y2="{high:.1f}"'
-            yield f'<line class="bar" stroke="{colour}" {bar}/>'
-        yield marker(x, y, colour, not is_told_apart(row))
+    ys = [y_of(measured(row)) for row in rows]
+    path = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys))
+    parts = [f'<polyline points="{path}" {stroke}/>']
+    for row, x, y in zip(rows, xs, ys):
+        interval = row["intervals"]["speedup"]
+        if interval:
+            low, high = interval
+            ends = f'y1="{y_of(low):.1f}" y2="{y_of(high):.1f}"'
+            parts.append(f'<line class="bar" stroke="{colour}" x1="{x:.1f}" x2="{x:.1f}" {ends}/>')
+        parts.append(marker(x, y, colour, hollow=not is_told_apart(row)))
+    return parts
 
 
 def draw(rows: list[dict]) -> str:
@@ -84,7 +95,9 @@ def draw(rows: list[dict]) -> str:
     against batch_size if there is only one K and several of these. A marker is hollow where the
     speedup is not told apart from 1.
     """
-    axis = "batch_size" if len(values(rows, "K")) == 1 < len(values(rows, "batch_size")) else "K"
+    axis = "K"
+    if len(values(rows, "K")) == 1 and len(values(rows, "batch_size")) > 1:
+        axis = "batch_size"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
     tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
     # the picture ends at 1.5 or above, where the highest interval does; one that is wide is cut off
@@ -97,30 +110,37 @@ def draw(rows: list[dict]) -> str:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
     parts = axes(numbers, most, x_of, y_of)
-    looks = [look_of(of_line[0], rows) for of_line in lines.values()]
-    for i, (look, of_line) in enumerate(zip(looks, lines.values())):
-        # a little to the side, so that bars can be told apart
-        points = [(x_of(row[axis]) + 5 * i, y_of(measured(row))) for row in of_line]
-        parts += line_of(points, of_line, *look, y_of)
+    looks = []
+    for i, of_line in enumerate(lines.values()):
+        # each line a little further to the side, so that bars can be told apart
+        xs = [x_of(row[axis]) + 5 * i for row in of_line]
+        colour, stroke = look_of(of_line[0], rows)  # of all its rows
+        parts += line_of(of_line, xs, colour, stroke, y_of)
+        looks.append((colour, stroke))
     parts += legend([*lines], looks)
     title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
     return framed(parts, escape(title), AXES[axis], end_of_legend(len(lines)) + 30)
 
 
 def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
-    """SVG elements in two columns: for each line a piece of it with a marker, then its entry; below
-    them, what a hollow marker means. looks: of each line, as look_of returns them
+    """SVG elements below the axes, in rows of two entries from y = LEGEND on. An entry is a level
+    stroke, SAMPLE wide, with a filled marker in its middle and a text to its right. In a last row a
+    grey, hollow marker and a text say what hollow markers and bars mean.
+
+    entries: the text of each line of the picture; looks: (its colour, attributes of its stroke)
     """
     parts = []
     for i, (entry, (colour, stroke)) in enumerate(zip(entries, looks)):
-        x, y = LEFT + COLUMN * (i % 2), LEGEND + ROW * (i // 2)
-        parts.append(f'<polyline points="{x},{y} {x + 40},{y}" {stroke}/>')
-        parts.append(marker(x + 20, y, colour, False))
-        parts.append(f'<text x="{x + 50}" y="{y + 6}">{escape(entry)}</text>')
+        x = LEFT + COLUMN * (i % 2)
+        y = LEGEND + ROW * (i // 2)
+        parts.append(f'<polyline points="{x},{y} {x + SAMPLE},{y}" {stroke}/>')
+        parts.append(marker(x + SAMPLE // 2, y, colour, hollow=False))
+        parts.append(f'<text x="{x + ENTRY}" y="{y + DROP}">{escape(entry)}</text>')
     y = end_of_legend(len(entries))
-    parts.append(marker(LEFT + 20, y, "#7a7f87", True))
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
-    return [*parts, f'<text class="soft" x="{LEFT + 50}" y="{y + 6}">{words}</text>']
+    parts.append(marker(LEFT + SAMPLE // 2, y, GREY, hollow=True))
+    parts.append(f'<text class="soft" x="{LEFT + ENTRY}" y="{y + DROP}">{words}</text>')
+    return parts
 
 
 def end_of_legend(n_lines: int) -> int:

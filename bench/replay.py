@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from backends.backend import get_backend
 from bench.benchmark import read_list
-from bench.intervals import ratio
 from bench.table import markdown_table, number
 from checkpoints.folder import read_config
 from checkpoints.registry import MODELS_DIR
@@ -70,7 +69,7 @@ def replay(
     rows = []
     for name in names:
         model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
-        drafts = [drafts_along(model, *text, max(Ks), encoder.n_vocab) for text in texts]
+        drafts = [drafts_along(model, text, max(Ks), encoder.n_vocab) for text in texts]
         rows += [{"draft": name, "K": k, **replay_row(drafts, k)} for k in Ks]
     if json:
         print("\n".join(map(dumps, rows)))
@@ -94,33 +93,35 @@ def counted(n: int, noun: str) -> str:
 
 
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
-    """The Text of each line of a file, which is one of batch, or JSON with a prompt and an output;
-    lines of prompts that batch refused are left out. target: the name of the model that wrote them;
-    encoder, n_ctx: its own. Raises ValueError for a line without a text, a text of another target,
-    or a file without texts. Warns of texts that were not written greedily, and returns them, too.
+    """The Text of each line of a file, which is a line of batch (a JSON object with settings), or
+    of another program, {"prompt": text, "output": text}. Lines of prompts that batch refused, which
+    have an error, are left out. Raises ValueError for a line without a text, a text of another
+    target, or a file without texts. Warns of texts that were not written greedily, and returns
+    them, too.
+
+    target: the name of the model that wrote them; encoder, n_ctx: its tokenizer and context
     """
     texts: list[Text] = []
     n_sampled = 0
     for n, line in enumerate(read_lines(path), 1):
-        writer = target
+        where = f"{path}, text {n}"
         try:
             record = loads(line)
-            if "settings" not in record:  # a line of another program
-                prompt = encode_any(record["prompt"], encoder)
-                text = Text(prompt, encoder.encode(record["output"]), ended=False)
-                texts.append(checked(text, encoder))
-            elif not record.get("error"):
-                writer = record["settings"].get("target_model_size", target)
-                n_sampled += record["settings"].get("temperature", 0.0) > 0
-                if writer == target:
-                    texts.append(checked(written_by_batch(record, encoder, n_ctx), encoder))
+            is_of_batch = "settings" in record
+            if is_of_batch and record.get("error"):
+                continue
+            settings = record["settings"] if is_of_batch else {}
+            writer = settings.get("target_model_size", target)
+            if writer == target:
+                texts.append(text_of(record, encoder, n_ctx))
+                n_sampled += settings.get("temperature", 0.0) > 0
         # whatever a line of another form provokes
-        except (ValueError, TypeError, AttributeError, LookupError, StopIteration, RecursionError):
+        except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
-            raise ValueError(f"{path}, text {n}: {expected}, in tokens of the draft") from None
+            raise ValueError(f"{where}: {expected}, in tokens of the draft") from None
         if writer != target:
             advice = f"give --target_model_size {writer}, and no other model's texts"
-            raise ValueError(f"{path}, text {n}: was written by {writer}, not {target}; {advice}")
+            raise ValueError(f"{where}: was written by {writer}, not {target}; {advice}")
     if not texts:
         raise ValueError(f"{path}: has no text; expected lines without an error")
     if n_sampled:
@@ -128,23 +129,34 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
     return texts
 
 
-def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
-    """The Text of a line of batch or generate --json, of the first decoder that it has. Raises
-    KeyError, TypeError or the like for a line that is none.
+def text_of(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
+    """The Text of a line's JSON object, as read_texts describes both kinds. Raises ValueError if
+    prompt or text is empty, or has ids of no token, and KeyError, TypeError or the like for any
+    other object.
     """
-    settings, prompt = record["settings"], record["prompt_token_ids"]
-    text = next(record[name] for name in DECODERS if record.get(name))["token_ids"]
-    room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
-    is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
-    return Text(prompt, text, len(text) < room and is_done(text))
-
-
-def checked(text: Text, encoder: Encoder) -> Text:
-    """The same Text. Raises ValueError if prompt or text is empty, or has ids of no token."""
+    if "settings" in record:
+        text = written_by_batch(record, encoder, n_ctx)
+    else:
+        prompt = encode_any(record["prompt"], encoder)
+        text = Text(prompt, encoder.encode(record["output"]), ended=False)
     are_ids = all(type(i) is int and 0 <= i < encoder.n_vocab for i in text.prompt + text.ids)
     if not (text.prompt and text.ids and are_ids):
         raise ValueError("no text, or ids of another vocabulary")
     return text
+
+
+def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
+    """The Text in a line of batch or generate --json: the autoregressive one, if it is there, else
+    the speculative one. Raises KeyError, TypeError or the like for a line that is none.
+
+    encoder, n_ctx: the tokenizer and the context of the model that wrote it
+    """
+    settings, prompt = record["settings"], record["prompt_token_ids"]
+    written = [record[name] for name in DECODERS if record.get(name)]
+    ids = written[0]["token_ids"]
+    room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
+    is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
+    return Text(prompt, ids, ended=len(ids) < room and is_done(ids))
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
@@ -160,34 +172,37 @@ def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Mod
 # ---------------------------------------------------------------- rounds
 
 
-def drafts_along(
-    model: Model | None, prompt: list[int], text: list[int], ended: bool, most: int, n_vocab: int
-) -> Drafts:
-    """For each position of a text (how many tokens a round that begins there drafts greedily, at
-    most `most`; how many of these agree with the text, from the first on).
+def drafts_along(model: Model | None, text: Text, most: int, n_vocab: int) -> Drafts:
+    """For each position of a text, two numbers: how many tokens a round that begins there drafts
+    greedily, at most `most`; and how many of these agree with the text, from the first on.
 
-    model: a draft model; None looks up n-grams. ended: whether the text ended by itself, which a
-        drafted token may have done; where it was cut off, the last token was the target's own
+    model: a draft model; None looks up n-grams, of a vocabulary of n_vocab tokens
     Raises FloatingPointError if the model's logits are not finite.
     """
-    limits = [min(most, len(text) - i - (not ended)) for i in range(len(text))]
+    # a drafted token may have ended the text; where it was cut off, the last was the target's own
+    n_draftable = len(text.ids) if text.ended else len(text.ids) - 1
+    limits = [min(most, n_draftable - i) for i in range(len(text.ids))]
     if model is None:
-        return look_ups_along(prompt, text, limits, n_vocab)
-    return model_along(model, prompt, text, limits)
+        return look_ups_along(text.prompt, text.ids, limits, n_vocab)
+    return model_along(model, text.prompt, text.ids, limits)
 
 
 def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_vocab: int) -> Drafts:
     """(length of the draft by n-grams, how many of its first tokens agree with the text) at each
-    position of a text. limits: the most tokens at each. Shows a bar on a terminal.
+    position of a text. prompt, text: token ids; limits: the most tokens at each position, where the
+    text has as many left. Shows a bar on a terminal.
     """
     ids, drafter = prompt + text, NGramDrafter(n_vocab)
     string = as_string(ids)
     drafts = []
+    # disable=None: a bar on a terminal only
     for i, k in enumerate(tqdm(limits, unit=" tokens", delay=1, leave=False, disable=None)):
         end = len(prompt) + i
         draft = drafter.look_up(ids[:end], string[:end], k)
-        same = [a == b for a, b in zip(draft, text[i:])]
-        drafts.append((len(draft), [*same, False].index(False)))
+        n_same = 0
+        while n_same < len(draft) and draft[n_same] == text[i + n_same]:
+            n_same += 1
+        drafts.append((len(draft), n_same))
     return drafts
 
 
@@ -203,11 +218,16 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
     largest(logits)  # raises FloatingPointError for NaN
     greedy = logits.argmax(axis=-1)
-    drafts, agree = [], 0  # agree: of the tokens from position i on, in a row
+    drafts = []
+    n_same = 0  # how many tokens in a row, from position i on, are the model's likeliest
     for i in reversed(range(len(text))):
-        agree = agree + 1 if i < n_last and greedy[i] == text[i] else 0
+        if i < n_last and greedy[i] == text[i]:
+            n_same += 1
+        else:
+            n_same = 0
         # + 1: the last drafted token is never read, so it needs no place in the context
-        drafts.append((max(0, min(limits[i], n_ctx + 1 - n_prompt - i)), agree))
+        room = max(0, n_ctx + 1 - n_prompt - i)
+        drafts.append((min(limits[i], room), n_same))
     return drafts[::-1]
 
 
@@ -225,12 +245,19 @@ def rounds_along(drafts: Drafts, K: int) -> Iterator[tuple[int, int]]:
 
 
 def replay_row(drafts_of_texts: list[Drafts], K: int) -> dict:
-    """Return the figures of all texts for one K, {column: value}."""
-    rounds = [one for drafts in drafts_of_texts for one in rounds_along(drafts, K)]
-    examined, accepted = zip(*rounds)
-    n_tokens = sum(map(len, drafts_of_texts))
+    """Return the figures of all texts for one K: {"tokens": how many they have together,
+    "acceptance_rate": None if nothing was examined, "tokens_per_target_pass"}. drafts_of_texts: of
+    each text what drafts_along returned
+    """
+    n_tokens = n_rounds = n_examined = n_accepted = 0
+    for drafts in drafts_of_texts:
+        n_tokens += len(drafts)  # one for each position
+        for examined, accepted in rounds_along(drafts, K):
+            n_rounds += 1
+            n_examined += examined
+            n_accepted += accepted
     return {
         "tokens": n_tokens,
-        "acceptance_rate": ratio(accepted, examined),
-        "tokens_per_target_pass": n_tokens / len(rounds),
+        "acceptance_rate": n_accepted / n_examined if n_examined else None,
+        "tokens_per_target_pass": n_tokens / n_rounds,
     }

@@ -38,15 +38,22 @@ LEAST_VERIFY_COST = 0.95  # K + 1 rows take no less time than one; the rest is n
 
 
 def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, Any]:
-    """Return what a drafter with K did beside plain decoding, as {column: value}. A figure that
-    noise or a bug may explain is None; then "withheld", {column: reason}, says why.
+    """Return what a drafter with K did beside plain decoding, as a row of the table: {"prompts",
+    "tokens": how many; "speedup", "acceptance_rate" and the other figures; "intervals": {figure:
+    its 95 % interval, or None}; "withheld": {figure: why it is None}}. Withheld are figures that
+    noise or a bug may explain.
 
+    plain, runs: of the autoregressive loop and of the drafter, for the same prompts
     bug: whether greedy texts differ from the plain ones, and rounding does not explain it
     """
-    plain_seconds, seconds = median_seconds(plain), median_seconds(runs)
+    # for each prompt
+    plain_seconds = median_seconds(plain)
+    seconds = median_seconds(runs)
     n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
-    examined, accepted = (total(runs, attrgetter(name)) for name in ("examined", "accepted"))
+    examined = total(runs, attrgetter("examined"))
+    accepted = total(runs, attrgetter("accepted"))
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
+    # of all prompts
     figures: dict[str, Any] = {
         "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
         "tokens_per_second": ratio(n_tokens, seconds),
@@ -56,26 +63,27 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "draft_cost": relative_cost(plain, runs, seconds_per_drafted_token),
         "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
     }
+    a, c, v = figures["acceptance_rate"], figures["draft_cost"], figures["verify_cost"]
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
         "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
         "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
-    withheld = {
+    reasons = {  # None for a figure that stands
         "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
-        "verify_cost": why_no_verify_cost(figures["verify_cost"]),
-        "predicted": why_no_prediction(runs, K, figures["verify_cost"]),
+        "verify_cost": why_no_verify_cost(v),
+        "predicted": why_no_prediction(runs, K, v),
     }
-    a, c, v = (figures[name] for name in ("acceptance_rate", "draft_cost", "verify_cost"))
-    figures["predicted"] = None if withheld["predicted"] else speedup(a, K, c, v)
-    reasons = {column: reason for column, reason in withheld.items() if reason}
+    withheld = {name: reason for name, reason in reasons.items() if reason}
+    figures["predicted"] = None if "predicted" in withheld else speedup(a, K, c, v)
+    for name in withheld:
+        figures[name] = None
     return {
         "prompts": sum(len(repeats[0]["texts"]) for repeats in runs),
         "tokens": sum(n_tokens),
         **figures,
-        **dict.fromkeys(reasons),  # None in place of what is withheld
         "intervals": intervals,
-        "withheld": reasons,
+        "withheld": withheld,
     }
 
 
@@ -111,13 +119,16 @@ def full_passes(run: Run, K: int) -> list[float]:
 def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -> float | None:
     """Return a cost over that of a pass over one row, as timed in plain decoding on the same
     prompts: medians for each prompt, added up. None if no prompt has such a cost.
+
+    cost(run): the seconds of each time that it was paid in a run
     """
     costs, units = [], []
     for plain_repeats, repeats in zip(plain, runs):
-        seconds = [second for run in repeats for second in cost(run)]
+        seconds = [one for run in repeats for one in cost(run)]
+        plain_seconds = [one for run in plain_repeats for one in full_passes(run, K=0)]
         if seconds:
             costs.append(statistics.median(seconds))
-            units.append(statistics.median(s for run in plain_repeats for s in full_passes(run, 0)))
+            units.append(statistics.median(plain_seconds))
     return ratio(costs, units)
 
 

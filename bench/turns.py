@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from tqdm import tqdm
@@ -21,6 +20,14 @@ Variant = tuple[str, int, str]  # a draft's name, K and the rule
 PLAIN: Variant = ("", 0, "token")  # the autoregressive loop
 
 
+class Written(NamedTuple):
+    """A text that was written."""
+
+    ids: list[int]
+    drafts: list[Draft]  # of each round but the prefill
+    seconds: float  # of these rounds together
+
+
 def measure_in_turns(
     decode: Callable[..., dict],
     variants: list[Variant],
@@ -29,15 +36,18 @@ def measure_in_turns(
     seed: int,
 ) -> dict[Variant, Runs]:
     """Decode every batch of prompts (token ids) with every variant, `repeats` times, in a new order
-    each time. Shows a bar on a terminal. Returns {variant: its runs, as rows.py describes them}.
+    each time. Shows a bar on a terminal. Returns {variant: its runs}: for each batch a list of what
+    decode returned, one for each repeat.
 
-    decode: decode_texts with its first arguments; seed: of the texts and of the orders
+    decode(variant, prompts, seeds): decode_texts, with its first arguments given
+    seed: of the texts and of the orders
     """
     for variant in variants:
         decode(variant, batches[0], (seed, 0, 0))  # memory is slow at its first use
     runs: dict[Variant, Runs] = {variant: [[] for _ in batches] for variant in variants}
     rng = np.random.default_rng(stream(Purpose.ORDER_OF_TURNS, seed))
-    for n, prompts in enumerate(tqdm(batches, unit=" prompts", leave=False, disable=None)):
+    bar = tqdm(batches, unit=" prompts", leave=False, disable=None)  # None: on a terminal only
+    for n, prompts in enumerate(bar):
         for repeat in range(repeats):
             for i in rng.permutation(len(variants)):
                 run = decode(variants[i], prompts, (seed, n, repeat))
@@ -56,61 +66,77 @@ def decode_texts(
     seeds: tuple[int, int, int],
 ) -> dict:
     """Decode prompts, in one batch if there are several, past <|endoftext|> to n_tokens each, for
-    which the context must have room. Returns a run, as rows.py describes it.
+    which the context must have room. Returns {"texts": token ids of each, "rounds": a Draft for
+    each round of all texts, "seconds": of the slowest text without its prefill, "draft_seconds",
+    "target_seconds": of each round's parts, [] for a batch}.
 
-    drafts: {name: what make_drafter takes}; seeds: numbers that decide what is random
+    drafts: {name: a Model, a head, or None for n-grams}; variant: which draft, K and rule
     acceptance: with which probability a drafted token is accepted; 0 leaves it to the rule
+    prompts: the token ids of each; seeds: numbers that decide what is random
     """
     name, K, rule_name = variant
     decoder: Decoder = "speculative" if name else "autoregressive"
-    # of all texts: in a batch, a loop's times are those of the others, too, and tell nothing
+    draft = drafts.get(name)  # None for PLAIN, too, which has no draft
     draft_seconds: list[float] = []
     target_seconds: list[float] = []
 
-    def decode_one(i: int, batched: Callable = lambda model: model) -> tuple:
-        model: Any = Clocked(batched(target), "read", target_seconds)
+    def clocked_drafter(drafter: Any) -> Any:
+        return Clocked(drafter, "propose", draft_seconds)
+
+    def decode_one(i: int, batched: Callable) -> Written:
+        clocked_target: Any = Clocked(batched(target), "read", target_seconds)
         rule = RULES[rule_name]
         if acceptance:
             # the same for all texts of a batch: one unlucky text would slow the others
             rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
-        how: dict[str, Any] = {"K": K, "to_probs": to_probs, "rule": rule}
-        how["seed"] = stream(Purpose.TEXT, *seeds, i)
-        how["around_drafter"] = lambda drafter: Clocked(drafter, "propose", draft_seconds)
-        draft, ids = batched(drafts.get(name)), prompts[i]  # no draft for PLAIN and n-grams
-        return followed(begin(decoder, model, draft, None, ids, n_tokens, **how), n_tokens)
+        rounds = begin(
+            decoder,
+            clocked_target,
+            batched(draft),
+            None,  # without an encoder, <|endoftext|> is a token like any other
+            prompts[i],
+            n_tokens,
+            K=K,
+            to_probs=to_probs,
+            seed=stream(Purpose.TEXT, *seeds, i),
+            rule=rule,
+            around_drafter=clocked_drafter,
+        )
+        return written(rounds, n_tokens)
 
-    if len(prompts) == 1:
-        texts = [decode_one(0)]
-    else:
+    is_batch = len(prompts) > 1
+    if is_batch:
         texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
-    ids, rounds, seconds = zip(*texts)
+    else:
+        texts = [decode_one(0, batched=lambda model: model)]
     return {
-        "texts": [*ids],
-        "rounds": [*chain.from_iterable(rounds)],
-        "seconds": max(seconds),
-        # the first pass is the prefill's
-        "draft_seconds": draft_seconds if len(prompts) == 1 else [],
-        "target_seconds": target_seconds[1:] if len(prompts) == 1 else [],
+        "texts": [text.ids for text in texts],
+        "rounds": [draft for text in texts for draft in text.drafts],
+        "seconds": max(text.seconds for text in texts),
+        # in a batch, a loop waits for the others, too: its times tell nothing of its own parts
+        "draft_seconds": [] if is_batch else draft_seconds,
+        "target_seconds": [] if is_batch else target_seconds[1:],  # without the prefill's
     }
 
 
-def followed(rounds: Iterator[Round], n_tokens: int) -> tuple[list[int], list[Draft], float]:
-    """Run the Rounds of a text of n_tokens to their end. Returns (its token ids, a Draft for each
-    round but the prefill, the seconds of these rounds together).
+def written(rounds: Iterator[Round], n_tokens: int) -> Written:
+    """Run the Rounds of a text of n_tokens to their end, the prefill first. Returns the text with a
+    Draft for each round, and their time, both without the prefill's.
     """
     ids: list[int] = []
     drafts: list[Draft] = []
     seconds: list[float] = []
     for one in timed(rounds, seconds):
-        room = n_tokens - len(ids) - 1
+        room = n_tokens - len(ids) - 1  # - 1: for the target's own token
         drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
         ids += one.tokens
-    return ids, drafts[1:], sum(seconds[1:])
+    return Written(ids, drafts[1:], sum(seconds[1:]))
 
 
 def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:
-    """Return a rule that accepts each drafted token with this probability, by random numbers from
-    the seed. It calls the real rule, so that the time is real, and takes its next token.
+    """Return a rule (draft, p, q, rng) -> (n_accepted, next token) that accepts each drafted token
+    with the probability `acceptance`, up to the first rejection. It calls the real rule, so that
+    the time is real, and takes its next token. seed: of the random numbers that accept
     """
     coins = Rng(seed)
 
@@ -118,7 +144,8 @@ def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Calla
         _, next_token = rule(draft, p, q, rng)
         # as many coins in every round, however many tokens it accepts
         accepted = [coins.accept(acceptance) for _ in draft]
-        return [*accepted, False].index(False), next_token
+        n_accepted = accepted.index(False) if False in accepted else len(draft)
+        return n_accepted, next_token
 
     return verify
 
@@ -127,11 +154,15 @@ def has_bug(
     target: Model, batches: list[list[list[int]]], runs: dict[Variant, Runs], variant: Variant
 ) -> bool:
     """Return whether a greedy text of a variant differs from the plain one, and rounding does not
-    explain it. batches: the prompts
+    explain it.
+
+    batches: lists of prompts, which are token ids; runs: what measure_in_turns returned for them
     """
     for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
         for plain, run in zip(plain_repeats, repeats):
-            for ids, a, b in zip(prompts, plain["texts"], run["texts"]):
-                if a != b and explain_difference(target, ids, a, b)["verdict"] == "bug":
-                    return True
+            for prompt, plain_text, text in zip(prompts, plain["texts"], run["texts"]):
+                if plain_text != text:
+                    found = explain_difference(target, prompt, plain_text, text)
+                    if found["verdict"] == "bug":
+                        return True
     return False

@@ -66,7 +66,11 @@ def processes_of(address: str) -> int:
 
 @contextmanager
 def local_client(n: int) -> Iterator[Client]:
-    """Start n processes here, and yield the Client of their cluster; they end with the block."""
+    """Start n worker processes of Dask on this machine, each with one thread, and yield a Client,
+    which has functions called on them. They end with the block, even if it raises. Ctrl-C waits
+    until they have started. Raises Dask's error, often an OSError, if they cannot be started, or do
+    not answer for TIMEOUT seconds.
+    """
     with interrupts_held():
         cluster = LocalCluster(
             n_workers=n,
@@ -92,7 +96,7 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
     # what goes wrong is said in one line, not in Dask's log
     for name in ("distributed", "distributed.client", "asyncio", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with ExitStack() as stack:
+    with ExitStack() as stack:  # what it has entered ends with the block, the last first
         stack.enter_context(dask.config.set(SETTINGS))
         try:
             opened = local_client(n_local) if n_local else Client(address, timeout=TIMEOUT)
@@ -104,10 +108,15 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
             RuntimeError,
             TypeError,  # TLS without keys
         ) as error:
-            reason = str(error).partition("\n")[0] or "no answer"
+            reason = first_line(error) or "no answer"
             raise ValueError(f"--cluster {address}: {reason}; {EXPECTED}") from None
 
         yield partial(map_on_workers, client, address)
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message; Dask's may have more."""
+    return str(error).partition("\n")[0]
 
 
 def map_on_workers(
@@ -115,13 +124,17 @@ def map_on_workers(
 ) -> Iterator[Any]:
     """Yield function(item) for each of the items, in their order. Raises what the function raises,
     and ValueError if an item killed its workers, if the scheduler is gone, or if the workers cannot
-    read the function. address: of the cluster, for these errors
+    read the function.
+
+    client: of the cluster, to which all items are sent at once; address: of the cluster, for errors
     """
     try:
-        for future in client.map(function, list(items), pure=False):
+        # not pure: each item is computed, even one that an earlier call has computed
+        futures = client.map(function, list(items), pure=False)
+        for future in futures:
             yield future.result()
     except KilledWorker as error:
-        raise ValueError(f"--cluster {address}: {error}".partition("\n")[0]) from None
+        raise ValueError(f"--cluster {address}: {first_line(error)}") from None
     except (CancelledError, CommClosedError):
         raise ValueError(f"--cluster {address}: the scheduler is gone") from None
     except RuntimeError as error:

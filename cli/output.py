@@ -29,12 +29,13 @@ def require_writable(path: Path) -> None:
 
 
 def require_new(path: str | Path, *endings: str) -> Path:
-    """The Path of a file that is to be made. Raises ValueError if it is there already, if its name
-    has none of the endings, if any are given, and if it cannot be made in its folder; OSError for a
-    name that no file can have.
+    """The Path of a file that is to be made; nothing is written yet. Raises ValueError if it is
+    there already, or cannot be made in its folder; OSError for a name that no file can have.
+
+    endings: the name must end in one of them, such as ".svg"; without any, all names will do
     """
     path = Path(path)
-    if not str(path).endswith(endings or ""):
+    if endings and not str(path).endswith(endings):
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
     if os.path.lexists(path):
         raise ValueError(f"{path}: is there already; delete it, or give another name")
@@ -53,17 +54,22 @@ def named(path: str | Path) -> Iterator[None]:
 
 
 def write_all(descriptor: int, path: Path, line: str) -> None:
-    """Write a line to an open file, which may take a piece at a time. An OSError names its path."""
+    """Write a line, and the end of it, to an open file. Raises OSError, which names its path.
+
+    descriptor: the number of the open file, as os.open returns it
+    """
     rest = f"{line}\n".encode()
     with named(path):
         while rest:
-            rest = rest[os.write(descriptor, rest) :]
+            n_written = os.write(descriptor, rest)  # a pipe may take a piece at a time
+            rest = rest[n_written:]
 
 
 def line_writer(path: str | Path) -> Callable[[str], None]:
-    """A function that adds a line to a file, whole or not at all; the first makes the file. The
-    function raises ValueError if another program writes to the file, too. Raises ValueError if the
-    file cannot be written. Waits for the reader of a named pipe.
+    """A function write(line), which adds a line to the end of a file, whole or not at all; a
+    missing file is made. It raises ValueError if another program writes to the file, too, and
+    OSError if the disk is full. Raises ValueError now if the file cannot be written. If it is a
+    named pipe, this waits until a program reads from it.
     """
     path = Path(path)
     require_writable(path)
@@ -111,8 +117,9 @@ def lock(file: IO) -> None:
 
 @contextmanager
 def new_file(path: str | Path) -> Iterator[Path]:
-    """Yield the path of a temporary file beside `path`. It gets the name `path` if the block
-    succeeds, and is deleted if the block raises. Raises ValueError if `path` is there already.
+    """Yield the path of a temporary file beside `path`, which the block writes. It gets the name
+    `path` if the block succeeds, and is deleted if the block raises. Raises ValueError if `path` is
+    there already, before or after the block (the temporary file then stays), or cannot be made.
     """
     path = require_new(path)
     temporary = path.with_name(f"{token_hex(8)}.part")

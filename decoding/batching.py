@@ -24,13 +24,15 @@ THREAD_PREFIX = "text"  # of the names of the threads
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """A call model.read(*arguments) that a text's loop waits for. The logits, or the error that the
-    call raised, are put into `answer`.
+    """A call model.read(ids, cache, n_last) that the loop of a text waits for. The logits, or the
+    error that the call raised, are put into `answer`.
     """
 
     text_index: int
     model: Any
-    arguments: tuple
+    ids: list[int]
+    cache: Any
+    n_last: int
     answer: SimpleQueue
 
 
@@ -48,8 +50,7 @@ class BatchedModel:
         """Return the logits after the last n_last ids, as gpt2.Model.read does. Waits until the
         pass over all texts is done, and raises the error of the pass.
         """
-        arguments = ids, cache, n_last
-        self.inbox.put(Request(self.text_index, self.model, arguments, self.answer))
+        self.inbox.put(Request(self.text_index, self.model, ids, cache, n_last, self.answer))
         result = self.answer.get()
         if isinstance(result, Exception):
             raise result
@@ -71,7 +72,9 @@ def read_together(
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text.
     """
-    new_ids = [left_to_read(model, *of_text) for of_text in zip(texts, caches, n_lasts)]
+    new_ids = []
+    for ids, cache, n_last in zip(texts, caches, n_lasts):
+        new_ids.append(left_to_read(model, ids, cache, n_last))
     # which rows of the pass belong to each text
     ends = list(accumulate(len(ids) for ids in new_ids))
     slices = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
@@ -108,9 +111,22 @@ def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> l
     return ids[len(cache.ids) :]
 
 
+def read_requests(model: Any, requests: list[Request]) -> list[Any]:  # each [n_last, n_vocab]
+    """The logits that each of the Requests to one model asks for, by one pass of the model over all
+    of them. Raises what the model raises.
+    """
+    texts = [request.ids for request in requests]
+    caches = [request.cache for request in requests]
+    n_lasts = [request.n_last for request in requests]
+    if isinstance(model, Medusa):  # heads without attention
+        return model.read_together(texts, caches, n_lasts)
+    return read_together(model, texts, caches, n_lasts)
+
+
 def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
     """Answer all Requests to one model by one pass: those to a draft's model if there are any, else
-    those to the target. Returns the Requests to other models, which still wait.
+    those to the target. If the pass raises, the error is the answer, and raised in the loop of each
+    text. Returns the Requests to other models, which still wait.
 
     waiting: one Request for each text that is being decoded
     """
@@ -119,16 +135,13 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
     requests = [request for request in waiting if request.model is model]
     # threads come in any order: in a fixed order, each run stacks the same rows
     requests.sort(key=lambda request: request.text_index)
-    texts, caches, n_lasts = zip(*(request.arguments for request in requests))
+    answers: list[Any]
     try:
-        if isinstance(model, Medusa):
-            results = model.read_together(texts, caches, n_lasts)
-        else:
-            results = read_together(model, texts, caches, n_lasts)
-    except Exception as error:  # the text that caused it is not known: each gets it
-        results = [error] * len(requests)
-    for request, result in zip(requests, results):
-        request.answer.put(result)
+        answers = read_requests(model, requests)
+    except Exception as error:  # which text caused it is not known
+        answers = [error] * len(requests)
+    for request, answer in zip(requests, answers):
+        request.answer.put(answer)
     return [request for request in waiting if request.model is not model]
 
 
@@ -150,11 +163,11 @@ def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
 
 
 def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -> list[Any]:
-    """Call task(batched) for each of the tasks at the same time, in threads. Returns what they
-    returned, in their order.
+    """Call task(batched) for each of the tasks at the same time, each in a thread. Returns what
+    they returned, in their order.
 
-    batched(model) is a BatchedModel, which a task uses in place of the model, so that passes are
-    shared; None for None. All tasks have the same target.
+    batched(model): a BatchedModel, which the task uses in place of the model, so that one pass of
+        the model serves all texts; None for None. All tasks have the same target.
 
     If a call raises an error, it is raised here, and the other calls end. No thread outlives this
     function. Raises ValueError if so many threads cannot be started.
@@ -163,7 +176,12 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     answers: list[SimpleQueue] = [SimpleQueue() for _ in tasks]
 
     def call_task(index: int, task: Callable) -> Any:
-        return task(lambda model: model and BatchedModel(index, model, inbox, answers[index]))
+        def batched(model: Any) -> BatchedModel | None:
+            if model is None:
+                return None
+            return BatchedModel(index, model, inbox, answers[index])
+
+        return task(batched)
 
     def submit(index: int, task: Callable) -> Future:
         try:
@@ -171,7 +189,7 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
         except RuntimeError as error:  # the limit of threads
             raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
 
-    pool = ThreadPoolExecutor(len(tasks) or 1, THREAD_PREFIX)
+    pool = ThreadPoolExecutor(max(1, len(tasks)), THREAD_PREFIX)
     try:
         futures = [submit(index, task) for index, task in enumerate(tasks)]
         for future in futures:

@@ -47,10 +47,12 @@ class HeadDrafter(NeuralDrafter):
 
 
 def load_head(name: str, folder: Path, target: Model) -> Any:
-    """Load the Eagle or the Medusa from the folder of its target; name: eagle or medusa.
+    """Load a head, an Eagle or a Medusa, from its safetensors file in the folder of its target, in
+    float32. It shares the embeddings, final norm and output head of the target.
 
-    Raises ValueError if there is no such file, if the head was trained on other weights, or if the
-    tensors are not those of such a head: of other shapes, or a matrix of zeros.
+    name: "eagle" or "medusa", also that of the file; target: the model that was loaded from folder
+    Raises ValueError if there is no such file, if its metadata name other weights than those in the
+    folder, or if the tensors are not those of such a head: of other shapes, or a matrix of zeros.
     """
     path = folder / f"{name}.safetensors"
     train = f"python -m train.train distil CORPUS FOLDER --students {name}"
@@ -64,12 +66,13 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
         config = head_config(name, target.config, shapes, metadata)
-    except (KeyError, TypeError, ValueError):
-        config = None
-    if config is None or shapes != config.shapes():
+        is_head = shapes == config.shapes()
+    except (KeyError, TypeError, ValueError):  # no config has such shapes
+        is_head = False
+    if not is_head:
         raise ValueError(f"{path}: no {name} head has such tensors and notes; {REFETCH}")
 
-    def read(key: str) -> np.ndarray:
+    def read(key: str) -> np.ndarray:  # of float32
         array = table[key].read(np.float32)
         if array.ndim == 2:  # biases may be 0
             require_nonzero(array, f"{path}: {key}")
@@ -84,6 +87,8 @@ def head_config(
     """The config of a head, from the shapes of its tensors and the metadata of its file. Raises
     KeyError, TypeError or ValueError if no EAGLE head has such ones. The caller compares `shapes`
     with those of the config.
+
+    name: "eagle" or "medusa"; shapes: {name of a tensor: its shape}
     """
     if name == "medusa":
         # a head has two matrices and two biases; with fewer, the caller finds out what is missing
@@ -93,8 +98,16 @@ def head_config(
     n_head = int(metadata.get("n_head", 1))
     if n_head < 1 or width % n_head:
         raise ValueError(f"n_head is {n_head}")
-    block = {"n_embd": width, "n_head": n_head, "n_layer": 1}
-    return EagleConfig(**vars(target) | block, n_hidden=target.n_embd)
+    return EagleConfig(
+        n_vocab=target.n_vocab,
+        n_ctx=target.n_ctx,
+        n_embd=width,
+        n_head=n_head,
+        n_layer=1,
+        epsilon=target.epsilon,
+        exact_gelu=target.exact_gelu,
+        n_hidden=target.n_embd,
+    )
 
 
 def build_head(config: EagleConfig | MedusaConfig, read: Callable, target: Model) -> Any:

@@ -36,18 +36,21 @@ def explain_difference(
     noise_seed: int | None = None,
 ) -> dict[str, Any]:
     """Explain why two texts differ that should be equal, by the scores of the two tokens at their
-    first difference: the logits, or under shared noise log p plus noise.
+    first difference. A score is what the token is chosen by, the largest wins: its logit or, if
+    draft and target share their noise, its log p plus noise.
 
-    ids: of the prompt; first: the autoregressive text; second: the speculative one. noise_seed: of
-    the noise that draft and target share, or None
+    ids: token ids of the prompt; first: those that were written autoregressively after it
+    second: those that were written speculatively; to_probs: makes p of logits
+    noise_seed: of the noise that draft and target share, or None
 
     Returns {"position": index of the first difference, "gap": between the scores of the two tokens,
     "float_error": of a score, "verdict": "tie" or "bug"}. A pass over several rows rounds otherwise
-    than a pass over one. So this position is computed in passes over 1, 2, 3, ... rows; the float
-    error is the largest difference between them, and at least what a sum of n_embd products is off
-    by. A gap of up to twice this error is a tie, which rounding may break either way. A larger gap
-    is a bug, and so is a text that ends early: its gap is that of the two best tokens. Passes that
-    differ by more than rounding can explain are a bug themselves, whatever the gap.
+    than a pass over one. So this position is computed in passes over 1, 2, 3, ... MOST_ROWS rows;
+    the float error is the largest difference between them, and at least what a sum of n_embd
+    products is off by (`rounding`). A gap of up to twice this error is a tie, which rounding may
+    break either way. A larger gap is a bug, and so is a text that ends early: its gap is that of
+    the two best tokens. Passes are a bug themselves, whatever the gap, if their logits differ by
+    more than MOST_FLOORS times that sum's error.
 
     Raises ValueError for equal texts.
     """
@@ -56,23 +59,30 @@ def explain_difference(
         raise ValueError("the two texts are equal: expected a difference")
     text = ids + first[:position]
     logits = in_passes(target, text, second[position : position + MOST_ROWS - 1])
-    floor = rounding(target, logits)
-    agree = spread(logits) <= MOST_FLOORS * floor
+    least_error = rounding(target, logits)
+    passes_agree = spread(logits) <= MOST_FLOORS * least_error
+
+    # the error of a score, which for greedy decoding is a logit
     scores = logits
     if noise_seed is not None and not to_probs.greedy:
         p = to_probs(logits)
         scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
-        floor /= to_probs.temperature
-    error = max(floor, spread(scores)) if agree else floor
-    tokens = first[position : position + 1] + second[position : position + 1]
-    both_go_on = len(tokens) == 2  # if one text has ended, the gap of the best two is told
-    pair = scores[0, tokens] if both_go_on else np.sort(scores[0])[-2:]
-    gap = abs(np.diff(np.maximum(pair, LEAST))[0])
+        least_error = least_error / to_probs.temperature
+    error = max(least_error, spread(scores)) if passes_agree else least_error
+
+    # the gap between the two tokens or, if one text has ended, between the best two
+    both_go_on = position < min(len(first), len(second))
+    if both_go_on:
+        pair = scores[0, [first[position], second[position]]]
+    else:
+        pair = np.sort(scores[0])[-2:]
+    gap = np.ptp(np.maximum(pair, LEAST))
+    is_tie = passes_agree and both_go_on and gap <= 2 * error
     return {
         "position": position,
         "gap": float(gap),
         "float_error": float(error),
-        "verdict": "tie" if agree and both_go_on and gap <= 2 * error else "bug",
+        "verdict": "tie" if is_tie else "bug",
     }
 
 

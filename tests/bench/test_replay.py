@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from bench.replay import drafts_along, read_texts, replay, rounds_along
+from bench.replay import Text, drafts_along, read_texts, replay, rounds_along
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import begin, decode, load_pair
 
@@ -60,7 +60,7 @@ def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop, promp
 def test_a_draft_model_is_silent_after_its_context(pair):
     model = load_pair("17M", "0.7M-17M", str(pair))[1]
     prompt, text = [1] * 60, [2] * 10
-    drafts = drafts_along(model, prompt, text, False, 4, model.config.n_vocab)
+    drafts = drafts_along(model, Text(prompt, text, ended=False), 4, model.config.n_vocab)
     assert [length for length, _ in drafts] == [4, 4, 3, 2, 1, 0, 0, 0, 0, 0]
     assert len(list(rounds_along([(0, 0)] * 5, 3))) == 5
 
