@@ -13,41 +13,46 @@ SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on
 
 
 def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
-    """The tokens {text: id} that the files of LISTS in a folder name, such as <|user|>, whether its
-    vocabulary has them or not.
+    """The tokens {text: id} that a folder lists in tokenizer.json and the other files of LISTS,
+    such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have them, too.
 
-    Left out with a warning are tokens of the vocabulary that take spaces around them, which are
-    then text like any other, and new tokens with ids behind the rows of the model, which
-    config.json counts. Raises ValueError for a damaged file, and for a new token that takes spaces
-    around it or has no right text or id.
+    Two kinds are left out with a warning: tokens of the vocabulary that take the spaces around them
+    into the match, which are then text like any other; and new ones whose id is not below the
+    vocab_size of config.json, as the model has no row for them. Raises ValueError for a damaged
+    file, and for a new token that takes spaces, whose text is no str or whose id is no int from 0.
     """
     tokens = all_listed(folder, vocabulary)
     config = read_json(folder / "config.json", optional=True)
-    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf
-    spaced = [text for text, token in tokens.items() if any(map(token.get, SPACES))]
+    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf  # of the embedding
+    spaced, rowless = [], []  # texts of the tokens to leave out
+    for text, token in tokens.items():
+        if any(token.get(flag) for flag in SPACES):
+            spaced.append(text)
+        if text not in vocabulary and token["id"] >= n_rows:
+            rowless.append(text)
     if spaced:
         warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(spaced)[:80]}")
-    new = sorted(tokens.keys() - vocabulary)
-    rowless = [text for text in new if tokens[text]["id"] >= n_rows]
     if rowless:
-        shown = " ".join(rowless)[:80]
+        shown = " ".join(sorted(rowless))[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
     left_out = {*spaced, *rowless}
     return {text: token["id"] for text, token in tokens.items() if text not in left_out}
 
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
-    """{text: token} of the tokens in the files of LISTS, which may be missing. A token has the id
-    of the vocabulary, else that in the last of the files; one that nothing gives an id is left out.
+    """{text: token} of all tokens in a folder's files of LISTS, each of which may be missing. A
+    token is a dict of its "content" (the text), its "id" and flags such as "lstrip".
 
-    Raises ValueError for a damaged file, and for a token outside the vocabulary that takes spaces
-    around it or has no right text or id.
+    The id is that of the vocabulary {text: id}, else that in the last file that lists the token;
+    one without either is left out. Raises ValueError for a damaged file, and for a token outside
+    the vocabulary that `require_new` refuses.
     """
     tokens: dict[str, dict] = {}
-    for path in (folder / name for name in LISTS):
+    for name in LISTS:  # a later file replaces the tokens of earlier ones
+        path = folder / name
         values = read_json(path, optional=True)
         with errors_about(path, OTHER_TOKENS):
-            for token in listed_tokens(path.name, values):
+            for token in listed_tokens(name, values):
                 text = token["content"]
                 if text in vocabulary:
                     tokens[text] = token | {"id": vocabulary[text]}
@@ -58,9 +63,9 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
 
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
-    """The tokens that the JSON object in a file of this name lists: [{"content": text, and what it
-    says of "id" and flags}]; empty texts are left out. Raises any error for an object of another
-    shape.
+    """The tokens that `values`, the JSON object of a file, lists: [{"content": text, and "id" and
+    flags, if it says them}], without those of an empty text. name: of the file, one of LISTS, as
+    each says it in its own way. Raises any error for an object of another shape.
 
     A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
     {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
@@ -70,14 +75,15 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
     elif name == "added_tokens.json":
         tokens = [{"content": text, "id": i} for text, i in values.items()]
     else:
-        decoder = values.get("added_tokens_decoder", {})
-        tokens = named_tokens(values) + [t | {"id": int(i)} for i, t in decoder.items()]
+        tokens = named_tokens(values)
+        for i, token in values.get("added_tokens_decoder", {}).items():
+            tokens.append(token | {"id": int(i)})
     return [token for token in tokens if token["content"]]
 
 
 def require_new(token: dict) -> None:
-    """Raise ValueError for a token besides the vocabulary whose "content" is no text, which takes
-    spaces around it, or whose "id" is no whole number from 0 on.
+    """Raise ValueError for a token that the vocabulary lacks if it takes the spaces around it (one
+    of the flags SPACES is true), if its "content" is no text, or its "id" no whole number from 0.
     """
     text, i = token["content"], token["id"]
     require_unset(token, *SPACES)
@@ -90,8 +96,13 @@ def named_tokens(settings: dict) -> list[dict]:
     "<pad>", "lstrip": True}}: [{"content": text, and flags}].
     """
     named = [value for name, value in settings.items() if name.endswith("_token")]
-    for name in ("additional_special_tokens", "extra_special_tokens"):
+    for name in ("additional_special_tokens", "extra_special_tokens"):  # lists, or {name: token}
         more = settings.get(name) or []
         named += more.values() if isinstance(more, dict) else more
-    tokens = [{"content": value} if isinstance(value, str) else value for value in named]
-    return [token for token in tokens if isinstance(token, dict)]  # add_bos_token ends so too
+    tokens: list[dict] = []
+    for value in named:
+        if isinstance(value, str):
+            tokens.append({"content": value})
+        elif isinstance(value, dict):  # no token: {"add_bos_token": True}, whose name ends so, too
+            tokens.append(value)
+    return tokens

@@ -43,9 +43,11 @@ class Retry(requests.RequestException):
 
 
 class Part(NamedTuple):
-    """What has come of a file. tag: the ETag of its version; n_bytes: where the next attempt goes
-    on, one byte before its end: to ask for no byte at all would be an error; size: of the whole
-    file in bytes, None as long as the server has not stated it.
+    """A part of a file: what has come of it so far, in a file of its own at `path`.
+
+    tag: the ETag of the file's version. size: of the whole file in bytes, None as long as the
+    server has not stated it. n_bytes: where the next attempt goes on, one byte before the part's
+    end, so that it asks for a byte at least: to ask for none would be an error.
     """
 
     path: Path
@@ -58,12 +60,14 @@ class Part(NamedTuple):
 
 
 def fetch_model(repository: str, folder: Path) -> None:
-    """Download the missing files of an "owner/name" into a folder, which is made, from Hugging Face
-    or the mirror at HF_ENDPOINT. Files that are there stay as they are.
+    """Download the files of a model that a folder lacks; the folder is made if need be, and files
+    that are there stay as they are. repository: "owner/name" on Hugging Face, or on the mirror
+    whose address the environment variable HF_ENDPOINT has.
 
     Raises ValueError if there is no such model, if the server cannot be reached or fails again and
-    again, if its index of shards is damaged, and if a file does not fit on the disk; OSError if a
-    file cannot be written. Parts stay then, but no folder that was made and is empty.
+    again, if its list of shards is damaged, and if a file does not fit on the disk; OSError if a
+    file cannot be written. What has come of a file stays then, for the next call to go on with, but
+    no folder that was made and is empty.
     """
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -74,16 +78,17 @@ def fetch_model(repository: str, folder: Path) -> None:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
         raise ValueError(f"{repository}: {problem}; use the name of one") from None
     finally:
-        with contextlib.suppress(OSError):  # from the innermost on, until one holds something
+        # rmdir fails for a folder that holds something: from the innermost on, until one does
+        with contextlib.suppress(OSError):
             for path in made:
                 path.rmdir()
 
 
 def fetch_files(url: str, folder: Path) -> None:
-    """Download the files of the model at a URL into a folder; those that are there stay. They are
+    """Download the files of a model into a folder; those that are there stay. They are
     config.json, a tokenizer.json or else vocab.json and merges.txt, the other files of OPTIONAL
     that the server has, and the weights: the first of WEIGHTS that it has, and if that is an index,
-    the shards that it names.
+    the shards that it names. url: of the folder on the server, so that url/NAME is a file.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
@@ -94,7 +99,8 @@ def fetch_files(url: str, folder: Path) -> None:
     if not (folder / "tokenizer.json").is_file():
         fetch(url, folder / "vocab.json")
         fetch(url, folder / "merges.txt")
-    if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):  # up to the first
+    # any() stops at the first that the server has
+    if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):
         raise Missing(f"none of {', '.join(WEIGHTS)}")
     for path in weights_files(folder):
         fetch(url, path)
@@ -104,7 +110,9 @@ def fetch_files(url: str, folder: Path) -> None:
 
 
 def fetch_if_there(folder_url: str, path: Path) -> bool:
-    """Download a file, as `fetch` does. Returns whether the server has it."""
+    """Download folder_url/NAME to `path`, whose name is NAME, as `fetch` does, with its errors but
+    one: returns False if the server does not have the file, else True.
+    """
     try:
         fetch(folder_url, path)
     except Missing:
@@ -113,16 +121,17 @@ def fetch_if_there(folder_url: str, path: Path) -> bool:
 
 
 def fetch(folder_url: str, path: Path) -> None:
-    """Download folder_url/NAME to path, whose name is NAME, unless it is there. A failed attempt is
-    repeated with a warning, after 1, 2, 4, 8, 16 seconds; only once if no server was ever reached.
+    """Download folder_url/NAME to `path`, whose name is NAME, unless it is there. After a failed
+    attempt it warns, waits, and tries again: at most five times, after 1, 2, 4, 8 and 16 seconds,
+    but only once if neither attempt reached a server.
 
     Raises Missing if the server does not have the file; ValueError if no attempt succeeded, which
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
     was_reached = False
-    for attempt, wait in enumerate((*WAITS, None), 1):  # None: this attempt is the last
-        if path.is_file():
+    for n_failed in range(1 + len(WAITS)):
+        if path.is_file():  # from the start, or another process has fetched it meanwhile
             return
         try:
             return fetch_rest(f"{folder_url}/{path.name}", path)
@@ -134,27 +143,32 @@ def fetch(folder_url: str, path: Path) -> None:
             error.filename = str(path)
             raise
         host = urlsplit(folder_url).hostname  # without a password
-        if attempt == 2 and not was_reached:
+        if n_failed == 1 and not was_reached:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
-        if wait is None:
-            can_resume = any(path.parent.glob(f"{path.name}.{QUOTE}*.part"))
-            goes_on = ", it goes on where it stopped" if can_resume else ""
-            raise ValueError(f"{host}: {path.name}: {reason}; try again{goes_on}")
+        if n_failed == len(WAITS):
+            advice = "try again"
+            if any(path.parent.glob(f"{path.name}.{QUOTE}*.part")):  # a part to go on with
+                advice += ", it goes on where it stopped"
+            raise ValueError(f"{host}: {path.name}: {reason}; {advice}")
+        wait = WAITS[n_failed]
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
 
 
 def found_nobody(error: Exception) -> bool:
     """Whether a request made no connection: no network, no such host, nobody who answers there.
-    error: of requests, which has that of urllib3 among its args, which has the reason
+
+    error: what the request raised. If that is an error of requests, its args may have urllib3's,
+    and that has as its `reason` why no connection was made, one of UNREACHED.
     """
     reasons = [getattr(cause, "reason", None) for cause in error.args]
     return any(isinstance(reason, UNREACHED) for reason in reasons)
 
 
 def fetch_rest(url: str, path: Path) -> None:
-    """By one request, download what the part of a file lacks, or begin a part, and rename it `path`
-    if it is complete then. A part of another version of the file is removed.
+    """Make one request for the file at a URL: for all of it, or if an earlier attempt left a part
+    of it beside `path`, for what that lacks. Write what comes into the part, and rename that to
+    `path` if it is complete then. A part of another version of the file is removed.
 
     Raises Missing if the server lacks the file; one of FAILURES, such as Retry, if the part is not
     complete; ValueError for a URL that is none, and for a file that does not fit on the disk or is
@@ -168,19 +182,22 @@ def fetch_rest(url: str, path: Path) -> None:
 
 
 def find_part(path: Path) -> Part | None:
-    """The Part that an earlier attempt has left of the file `path`, its size unknown; or None."""
-    found = next(path.parent.glob(f"{path.name}.*.part"), None)
-    if found is None:
-        return None
-    tag = unquote(found.name[len(path.name) + 1 : -len(".part")])
-    n_bytes = max(0, found.stat().st_size - 1)  # the last byte comes once more: see Part
-    return Part(found, tag, n_bytes)
+    """The Part that an earlier attempt has left of the file `path`, in a file NAME.TAG.part beside
+    it, with an unknown size; None if there is none.
+    """
+    for found in path.parent.glob(f"{path.name}.*.part"):
+        tag = unquote(found.name.removeprefix(f"{path.name}.").removesuffix(".part"))
+        n_bytes = max(0, found.stat().st_size - 1)  # the last byte comes once more: see Part
+        return Part(found, tag, n_bytes)
+    return None
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
-    """Make an empty part of the file `path`, of this version and size. Only a tag in quotes stands
-    for the very same bytes: a part with another, or a long one, has the number of this process for
-    a tag in its name, and is never resumed.
+    """Make an empty part NAME.TAG.part of the file `path`, whose version has this ETag, and this
+    size in bytes, None if that is unknown.
+
+    Only an ETag in quotes stands for the very same bytes ('W/"..."' does not). With another, or one
+    that is too long for a name, TAG is the number of this process, and no attempt resumes the part.
     """
     quoted = quote(tag, safe="")
     can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
@@ -191,27 +208,30 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
 
 
 def ask(url: str, part: Part | None) -> requests.Response:
-    """Request a file, or of a begun part what it lacks: the server sends that if the file is still
-    of the part's version, else all of it. The content is not read yet. Raises RequestException
-    without a reply, and ValueError for a URL that is none.
+    """Request the file at a URL, or if a part of it was begun, what that lacks: the server then
+    sends the rest, unless it has another version of the file, which it sends whole. Returns the
+    reply, whose content is not read yet. Raises RequestException if none comes, and ValueError for
+    a URL that is none.
     """
     headers = {"Accept-Encoding": "identity"}  # not compressed
     if part:
         headers |= {"Range": f"bytes={part.n_bytes}-", "If-Range": part.tag}
     try:
         return requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except ValueError as error:  # with any wording, and the password in it
+    except ValueError as error:  # its text may show a password that is in the URL
         reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
         name = url.rpartition("/")[2]
         raise ValueError(f"{name}: {reason}; expected the address of a mirror") from None
 
 
 def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
-    """The part that the content of a reply belongs to: the one that was begun, if the reply goes on
-    there, else a new one. A begun part of another version of the file is removed.
+    """The part of the file `path` that the content of a reply is to be written into: `begun`, the
+    one that was asked about, if the reply goes on where that stops; else a new one, which is made.
+    A begun part of another version of the file is removed.
 
-    Raises Missing if the server lacks the file, and Retry for a reply without it: the part stays
-    then. Raises Retry for a reply that goes on elsewhere, too: the part is removed then.
+    Raises Missing if the server lacks the file, and Retry if it sends an error in its place; the
+    begun part stays then. Raises Retry, too, for a rest that does not begin where the part stops,
+    or of another version; the begun part is removed then.
     """
     if begun and reply.status_code in (206, 416):  # the rest, or: there is no such rest
         size = size_if_rest(reply, begun)
@@ -227,18 +247,21 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
 
 
 def size_if_rest(reply: requests.Response, part: Part) -> int | None:
-    """The size of the whole file, if a reply goes on where the part ends, in the same version; else
-    None. The reply may not bring all the rest: "bytes 5-7/100" means three bytes of a hundred.
+    """The size of the whole file in bytes, if a reply goes on at byte part.n_bytes, in the version
+    of the part; else None. The reply need not bring all the rest: the header "Content-Range: bytes
+    5-7/100" means three bytes of a hundred.
     """
+    if reply.headers.get("ETag") != part.tag:
+        return None
     content_range = reply.headers.get("Content-Range", "")
     said = re.fullmatch(rf"bytes {part.n_bytes}-[0-9]+/([0-9]{{1,18}})", content_range)
-    return int(said[1]) if said and reply.headers.get("ETag") == part.tag else None
+    return int(said[1]) if said else None
 
 
 def require_file(reply: requests.Response, expected: int) -> None:
     """Raise Missing if the server does not have the file, or not for the public. Raise Retry if the
-    reply has not the expected status, 200 with a file or 206 with the rest of one; if it is
-    compressed, or a page of HTML; and if it does not say where it ends.
+    status of the reply is not `expected`: 200 for a whole file, 206 for the rest of one; if its
+    content is compressed, a page of HTML, or empty; and if it does not say where that ends.
     """
     status = reply.status_code
     if status in (401, 403, 404, 410):  # Hugging Face answers 401 where there is nothing
@@ -254,16 +277,18 @@ def require_file(reply: requests.Response, expected: int) -> None:
 
 
 def receive(reply: requests.Response, part: Part, name: str) -> None:
-    """Write the content of a reply into a part, from the byte part.n_bytes on, and show a bar.
+    """Write the content of a reply into a part, from the byte part.n_bytes on, up to where the
+    content or the connection ends, and show a bar on a terminal.
 
     name: of the file; only weights, *.safetensors and *.bin, may have more than TEXT_LIMIT bytes
     Raises ValueError, before it writes, if the rest does not fit on the disk; and if the file has
-    more bytes than it may: then the part is removed.
+    more bytes than it may: then the part is removed. Raises one of FAILURES if a read fails.
     """
     require_room(part)
     limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT
+    # disable=None: no bar where stderr is no terminal
     bar = tqdm(desc=name, total=part.size, initial=part.n_bytes, leave=False, disable=None)
-    # another process may write the same bytes to the same places
+    # r+b keeps the bytes that are there, which another process may be writing, too
     with part.path.open("r+b") as file, bar:
         file.seek(part.n_bytes)
         # read1 does not wait for a full chunk, which a connection that breaks may never bring
@@ -284,12 +309,14 @@ def require_room(part: Part) -> None:
 
 
 def complete(part: Part, path: Path, checksum: str | None) -> None:
-    """Give a part the name of its file, if it is whole. checksum: its SHA-256 as the server states
-    it, or None. Raises Retry if bytes are lacking; or if size or checksum differ from what the
-    server stated: then the part is removed.
+    """Rename a part to `path`, the name of its file, if it is whole. checksum: the SHA-256 of the
+    file in hexadecimal, as the server states it, or None if it states none.
+
+    Raises Retry if bytes are lacking, and the part stays; and if there are too many, or the
+    checksum is another: then the part is removed. Without a stated size, any size is right.
     """
     n_come = part.path.stat().st_size
-    size = n_come if part.size is None else part.size  # None: the server stated none
+    size = n_come if part.size is None else part.size
     if n_come < size:
         raise Retry("the server sent a piece of it")
     if n_come > size or (checksum and sha256_of([part.path]) != checksum):

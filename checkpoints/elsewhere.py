@@ -37,13 +37,15 @@ def repository(name: str) -> str | None:
     >>> repository("124M"), repository("some/model"), repository("17M")
     ('openai-community/gpt2', 'some/model', None)
     """
-    owner_and_name = re.fullmatch(OWNER_AND_NAME, name, re.ASCII)
-    return REPOSITORIES.get(name, name if owner_and_name else None)
+    if re.fullmatch(OWNER_AND_NAME, name, re.ASCII):
+        return name
+    return REPOSITORIES.get(name)
 
 
 def hub_cache() -> Path:
-    """Where Hugging Face's programs keep what they download: the folder that HF_HUB_CACHE, HF_HOME
-    or XDG_CACHE_HOME lead to, of the environment, else one in ~/.cache.
+    """The folder where Hugging Face's programs keep what they download: $HF_HUB_CACHE, else
+    $HF_HOME/hub, else $XDG_CACHE_HOME/huggingface/hub, else ~/.cache/huggingface/hub, by the
+    variables of the environment that are set.
     """
     caches = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("HF_HOME") or f"{caches}/huggingface"
@@ -51,12 +53,13 @@ def hub_cache() -> Path:
 
 
 def find_cached(name: str) -> Path | None:
-    """The folder of an "owner/name" in Hugging Face's cache on this machine, or None. One that
-    lacks files is passed over with a warning.
+    """The folder of the model `name`, an "owner/name", in Hugging Face's cache on this machine.
+    None if it is not there or cannot be read, and with a warning if it lacks files.
     """
     try:  # another program wrote the cache, or is writing it
         model = hub_cache().expanduser() / f"models--{name.replace('/', '--')}"
-        folder = model / "snapshots" / (model / "refs" / "main").read_text().strip()
+        commit = (model / "refs" / "main").read_text().strip()  # the newest that was fetched
+        folder = model / "snapshots" / commit
         problem = problem_with(folder)
     except (OSError, ValueError, RuntimeError):  # a NUL, no UTF-8, "~" without a home
         return None
@@ -67,8 +70,9 @@ def find_cached(name: str) -> Path | None:
 
 
 def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueError:
-    """The error for a name that is no model: what is there, and what to do. folder: what a download
-    has begun, or None.
+    """The ValueError, to be raised, for a name that is no model in models_dir: it says which models
+    are there, and what to do. folder: one of this name that lacks files, as a download that was
+    interrupted leaves, or None; of that it says what is missing.
     """
     if os.path.isfile(name):
         return ValueError(f"{name}: is a file; expected the folder of a model: {Path(name).parent}")
@@ -90,5 +94,7 @@ def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueErr
 
 def names_in(models_dir: str | Path) -> str:
     """The names of the models in a folder, such as "17M, 7M", or "none"."""
-    names = {path.parent.name for file in CONFIGS for path in Path(models_dir).glob(f"*/{file}")}
+    names: set[str] = set()
+    for file in CONFIGS:
+        names.update(path.parent.name for path in Path(models_dir).glob(f"*/{file}"))
     return ", ".join(sorted(names)) or "none"

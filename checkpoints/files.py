@@ -24,12 +24,13 @@ def sha256_of(files: Iterable[Path]) -> str:
 
 
 def first_of(folder: Path, *names: str) -> Path:
-    """The first of these names that is a file in the folder, as a path.
+    """The path of the first of these names that is a file in the folder.
 
-    Raises ValueError if none is, naming what else was found; and if the file is only the pointer
-    that Git LFS leaves in its place.
+    Raises ValueError if none is, naming files of other programs that are there; and if that first
+    file is only the pointer that Git LFS leaves in its place.
     """
-    for path in (folder / name for name in names):
+    for name in names:
+        path = folder / name
         if path.is_file():
             with path.open("rb") as file:
                 if file.read(len(LFS)) == LFS:
@@ -43,9 +44,12 @@ def first_of(folder: Path, *names: str) -> Path:
 
 @contextmanager
 def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
-    """In the block, whatever the content of a file provokes becomes a ValueError of one line: the
-    path, what is wrong, and what to do: `advice` after a ValueError, REFETCH after any other error,
-    which shows damage. An OSError that names a file passes as it is.
+    """A context manager for a block that reads the file at `path`: any error that the block raises
+    becomes a ValueError of one line, "PATH: what is wrong; what to do".
+
+    A plain ValueError says what is wrong, and `advice` is what to do. Any other error, also one of
+    a class derived from ValueError, comes from a library and shows that the file is damaged:
+    REFETCH is what to do then. An OSError that names a file passes as it is.
 
         with errors_about(path):
             json.loads("{")  # PATH: is damaged (JSONDecodeError: ...); delete it and fetch it ...
@@ -55,10 +59,11 @@ def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
     except Exception as error:  # a damaged or hostile file can provoke any
         if isinstance(error, OSError) and error.filename:
             raise
-        reason = str(error).partition("\n")[0][:200]
-        if type(error) is not ValueError:  # not one that this program raises
-            reason, advice = f"is damaged ({type(error).__name__}: {reason})", REFETCH
-        raise ValueError(f"{path}: {reason}; {advice}") from None
+        first_line = str(error).partition("\n")[0][:200]
+        message = f"{first_line}; {advice}"
+        if type(error) is not ValueError:  # of a library: this program raises no derived class
+            message = f"is damaged ({type(error).__name__}: {first_line}); {REFETCH}"
+        raise ValueError(f"{path}: {message}") from None
 
 
 def read_text_file(path: Path) -> bytes:
@@ -73,8 +78,8 @@ def read_text_file(path: Path) -> bytes:
 
 
 def read_json(path: Path, optional: bool = False) -> dict:
-    """The JSON object in a file; {} if the file is optional and not there. Raises ValueError if it
-    holds anything else, or too much.
+    """The JSON object in a file; {} if `optional` is True and the file is not there. Raises
+    ValueError, which names the file, if it holds anything else or more than TEXT_LIMIT bytes.
     """
     if optional and not path.is_file():
         return {}
@@ -86,7 +91,9 @@ def read_json(path: Path, optional: bool = False) -> dict:
 
 
 def require_unset(values: dict, *names: str) -> None:
-    """Raise ValueError, which names no file, if one of these names has a true value in values."""
+    """Raise ValueError if one of these names has a true value in `values`, the settings of a file.
+    The message has the name and the value, not the file.
+    """
     for name in names:
         if values.get(name):
             raise ValueError(f"{name} is {values[name]!r}, not false")

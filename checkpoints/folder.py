@@ -33,8 +33,8 @@ READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_check
 
 
 def tokenizer_files(folder: Path) -> list[Path]:
-    """tokenizer.json, else vocab.json or encoder.json and merges.txt or vocab.bpe, as a list.
-    Raises ValueError if one is missing, or only a pointer of Git LFS.
+    """The paths of a folder's tokenizer: [tokenizer.json], else [vocab.json or encoder.json,
+    merges.txt or vocab.bpe]. Raises ValueError if one is missing, or only a pointer of Git LFS.
     """
     vocabulary = first_of(folder, "tokenizer.json", "vocab.json", "encoder.json")
     if vocabulary.name == "tokenizer.json":
@@ -43,35 +43,40 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The files with the weights of a folder: one, or all shards, or TensorFlow's index and data.
-    Shards and data may be missing. Raises ValueError if there is none of these, and for a damaged
-    index of shards.
+    """The paths of a folder's weights: one file; or all shards (files that have some tensors each),
+    as an index names them; or [TensorFlow's index, its data]. Shards and data may be missing.
+    Raises ValueError if there is none of these, and for a damaged index of shards.
     """
     if not any((folder / name).is_file() for name in WEIGHTS):
         from checkpoints.formats import tf_checkpoint  # here: few folders have such files
 
+        # of WEIGHTS there is none: they are given to be named in the error
         index = first_of(folder, *WEIGHTS, *tf_checkpoint.index_names(folder))
         return [index, tf_checkpoint.data_of(index)]
     path = first_of(folder, *WEIGHTS)
-    if path.suffix != ".json":
-        return [path]
-    from checkpoints.formats.shards import files_of
+    if path.suffix == ".json":
+        from checkpoints.formats.shards import files_of
 
-    return files_of(path)
+        return files_of(path)
+    return [path]
 
 
 def model_files(folder: Path) -> list[Path]:
-    """All files that decide the texts of a model, each once: shape, tokenizer, weights, and what it
-    has of OPTIONAL, settings and lists of tokens. Raises ValueError if one is missing; shards may.
+    """The paths of all files in a folder that decide the texts of its model, each once: shape,
+    tokenizer, weights, and what it has of OPTIONAL, settings and lists of tokens. Raises ValueError
+    if one of the first three is missing, except that shards, and TensorFlow's data, may be.
     """
-    needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
-    optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
-    return [*dict.fromkeys(needed + optional)]  # tokenizer.json may be in both
+    files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+    for name in OPTIONAL:
+        path = folder / name
+        if path.is_file() and path not in files:  # a tokenizer.json is a tokenizer file, too
+            files.append(path)
+    return files
 
 
 def problem_with(folder: Path) -> str:
-    """What a folder lacks first, in words; "" if it has all files of a model. Only an index of
-    shards is looked into.
+    """What is wrong with a folder, in words: the first file of a model that it lacks, or a damaged
+    index of shards; "" if it has all files. No other file is read.
     """
     try:
         missing = [path for path in model_files(folder) if not path.is_file()]
@@ -108,9 +113,10 @@ SUPPORTED = {
 def read_config(folder: Path) -> Config:
     """The shape of the model, from config.json or hparams.json of a folder.
 
-    Raises ValueError, which names the field, its value and what was expected: for other kinds of
-    models (SUPPORTED), numbers out of range (NUMBERS), heads that do not divide n_embd, an MLP that
-    is not four times as wide, an epsilon of layer norm that is no small number above 0.
+    Raises ValueError, which names the field, its value and what was expected: for another kind of
+    model (SUPPORTED has the values that can be computed), numbers out of range (NUMBERS), n_embd
+    that is no multiple of n_head, an MLP that is not four times as wide as n_embd, and an epsilon
+    of layer norm that is not between 0 and 1.
     """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
@@ -129,9 +135,9 @@ def read_config(folder: Path) -> Config:
 
 
 def read_number(field: str, values: dict, path: Path) -> int:
-    """The number of a field of NUMBERS among the values of a config. One that is left out beside a
-    model_type is 124M's, as for transformers. Raises ValueError, about `path`, for a number that is
-    missing or out of range.
+    """The number of `field`, a key of NUMBERS, in `values`, the JSON of the config file at `path`.
+    If the file has none but a model_type, it is that of GPT-2 124M, as transformers takes it.
+    Raises ValueError, which names the file, for a number that is missing or out of range.
     """
     names, least, most = NUMBERS[field]
     found = [values[name] for name in names if values.get(name) is not None]
@@ -144,7 +150,7 @@ def read_number(field: str, values: dict, path: Path) -> int:
 
 
 def require(is_right: bool, path: Path, name: str, value: Any, expected: str) -> None:
-    """Raise ValueError unless a value of a file is right."""
+    """Raise ValueError, "PATH: NAME is VALUE; expected EXPECTED", unless is_right is True."""
     if not is_right:
         raise ValueError(f"{path}: {name} is {value!r}; expected {expected}")
 
@@ -154,10 +160,11 @@ def require(is_right: bool, path: Path, name: str, value: Any, expected: str) ->
 
 def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """The tensors of a folder, {name in config.shapes(): Tensor}, whose numbers are not read yet.
+    config: the shape of its model.
 
-    Masks and heads are left out, and with a warning rows of the token embedding behind its n_vocab
-    tokens. If config.json scales attention scores otherwise than GPT-2, the weights that make the
-    queries are multiplied by that when they are read.
+    Causal masks and output heads are left out, and with a warning rows of the token embedding that
+    are of none of the n_vocab tokens. If config.json scales attention scores otherwise than GPT-2,
+    the weights that make the queries are multiplied by that scale when they are read.
 
     Raises ValueError for a file that is missing or damaged, for a tensor that is missing, unknown
     or of another shape than config.shapes() says, and for an output head of its own.
@@ -174,17 +181,21 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
 
 
 def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
-    """All tensors in the files of the weights, {name there: Tensor}. Raises ValueError for a file
-    that is missing or damaged, and for a tensor that two files have.
+    """All tensors in these files of weights, {name there: Tensor}, whose numbers are not read yet.
+    Raises ValueError for a file that is missing or damaged, and for a tensor that two files have.
     """
-    found = [first_of(path.parent, path.name) for path in files]  # raises it for a missing one
+    # of all files first: ValueError for one that is missing or only a pointer of Git LFS
+    found = [first_of(path.parent, path.name) for path in files]
     stored: dict[str, Tensor] = {}
     for path in found:
         if path.suffix not in READERS:  # TensorFlow's data: its index has told
             continue
-        table = import_module(f".formats.{READERS[path.suffix]}", __package__).read_table(path)
-        if twice := stored.keys() & table.keys():
-            other = stored[min(twice)].path.name
-            raise ValueError(f"{path}: has {min(twice)!r}, as {other} has, too; {REFETCH}")
+        reader = import_module(f"checkpoints.formats.{READERS[path.suffix]}")
+        table = reader.read_table(path)
+        twice = stored.keys() & table.keys()
+        if twice:
+            name = min(twice)
+            other = stored[name].path.name
+            raise ValueError(f"{path}: has {name!r}, as {other} has, too; {REFETCH}")
         stored |= table
     return stored

@@ -17,6 +17,8 @@ OTHERS = {  # {pattern of a name: what such a file is, or what to do with it}
 
 
 def files_of_others(folder: Path) -> list[str]:
-    """What the folder has of OTHERS, such as ["model.onnx is ONNX"]."""
-    found = [(path.name, what) for glob, what in OTHERS.items() for path in folder.glob(glob)]
-    return [f"{name} is {what}" for name, what in found]
+    """Which files in a folder are of other programs (OTHERS), such as ["model.onnx is ONNX"]."""
+    found = []
+    for pattern, what in OTHERS.items():
+        found += [f"{path.name} is {what}" for path in folder.glob(pattern)]
+    return found

@@ -15,13 +15,18 @@ def locate(name: str, models_dir: str | Path) -> Path | None:
     name is sought in models_dir, then among the included models, then as a path; a name with a
     separator is a path, else an "owner/name" that was downloaded into models_dir.
     """
+    if not name:
+        return None
     inside, path = Path(models_dir) / name, Path(name)
-    # "." and ".." are paths, too: they name no model in models_dir
+    # "." and ".." are paths, too: they name no model in models_dir. Path(".").name is ""
     is_path = path.name != name or name == os.pardir
     folders = [path] if is_path else [inside, INCLUDED / name, path]
     if re.fullmatch(OWNER_AND_NAME, name, re.ASCII):
         folders.append(inside)  # where a download puts it
-    return next((folder for folder in folders if name and os.path.isdir(folder)), None)
+    for folder in folders:
+        if os.path.isdir(folder):
+            return folder
+    return None
 
 
 def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool = False) -> Path:

@@ -24,9 +24,10 @@ Merges = list[tuple[str, ...]]
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """Read the tokenizer of a folder. A text ends at the eos_token_id of generation_config.json,
-    else at that of config.json, else at <|endoftext|>. Warns of tokens and settings that are left
-    out. Raises ValueError if files or merges are missing, damaged, or of another tokenizer.
+    """The Encoder of the tokenizer in a folder. A text ends at the eos_token_id of
+    generation_config.json, else at that of config.json, else at <|endoftext|>. Warns of tokens and
+    settings that are left out. Raises ValueError if files or merges are missing, damaged, or of a
+    tokenizer that works in another way than GPT-2's.
     """
     vocabulary, merges, added = read_tokenizer(folder)
     ends = end_ids(folder, len(vocabulary | added))
@@ -37,31 +38,33 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
-    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of the
-    256 bytes, or made by a merge, or one of few like <|endoftext|>, which begin with no space.
+    """Raise ValueError if merges are missing, as where a file was cut off. Each token of the
+    vocabulary {symbol: id} is one of 256 bytes, or the two symbols of a merge joined, or one of at
+    most MAX_SPECIAL others such as <|endoftext|>, none of which begins with a space.
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
-    made = {SPACE, *map("".join, merges)}
+    made = {"".join(symbols) for symbols in merges}
+    made.add(SPACE)  # a byte
     for token in vocabulary:
         if token.startswith(SPACE) and token not in made:
             raise ValueError(f"no merge makes {token!r}: merges are missing")
 
 
 def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]]:
-    """(vocabulary, merges, added tokens) of a folder, as an Encoder takes them. Warns of added
-    tokens that are left out. Raises ValueError for what is missing or damaged, and for settings
-    that would make other ids of a prompt.
+    """(vocabulary {symbol: id}, merges [(symbol, symbol)], added tokens {text: id}) of a folder, as
+    an Encoder takes them. Warns of added tokens that are left out. Raises ValueError for what is
+    missing or damaged, and for settings that would make other ids of a prompt than an Encoder does.
     """
     require_plain_settings(folder / "config.json")
     require_plain_settings(folder / "tokenizer_config.json")
-    path, *others = tokenizer_files(folder)
-    if others:
-        vocabulary, merges = read_json(path), read_merges(others[0])
+    files = tokenizer_files(folder)
+    if len(files) == 2:  # vocab.json and merges.txt, or OpenAI's
+        vocabulary, merges = read_json(files[0]), read_merges(files[1])
     else:
         from checkpoints.formats import tokenizer_json  # here: not every folder has one
 
-        vocabulary, merges = tokenizer_json.read_vocabulary(path)
+        vocabulary, merges = tokenizer_json.read_vocabulary(files[0])
     if not any((folder / name).is_file() for name in LISTS):
         return vocabulary, merges, {}
     from checkpoints.added_tokens import read_added_tokens  # here, too
@@ -70,8 +73,9 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
 
 
 def require_plain_settings(path: Path) -> None:
-    """Raise ValueError if a file of settings names another class of tokenizers, or has tokens put
-    before or behind a text. The file may be missing.
+    """Raise ValueError if a file of settings, a config.json or tokenizer_config.json, wants what an
+    Encoder does not do: a space or a token put before a text, a token put behind it, or a
+    tokenizer_class that is none of CLASSES. The file may be missing: then it wants nothing.
     """
     settings = read_json(path, optional=True)
     with errors_about(path, OTHER_TOKENS):
@@ -81,14 +85,19 @@ def require_plain_settings(path: Path) -> None:
 
 
 def read_merges(path: Path) -> Merges:
-    """The merges in a file: a line for each, of two tokens with a space between. Empty lines and
-    #version are passed over. Raises ValueError for any other line.
+    """The merges in a file, [(symbol, symbol)]: a line for each, with a space between the two.
+    Empty lines and those that begin with #version are passed over. Raises ValueError, which names
+    the file, for any other line.
     """
     with errors_about(path):
-        lines = read_text_file(path).decode("utf-8-sig").splitlines()
-        merges = [tuple(x.split(" ")) for x in lines if x and not x.startswith("#version")]
-        if wrong := [pair for pair in merges if len(pair) != 2 or "" in pair]:
-            raise ValueError(f"{' '.join(wrong[0])!r} is no merge of two tokens")
+        merges: Merges = []
+        for line in read_text_file(path).decode("utf-8-sig").splitlines():
+            if not line or line.startswith("#version"):
+                continue
+            pair = tuple(line.split(" "))
+            if len(pair) != 2 or "" in pair:
+                raise ValueError(f"{line!r} is no merge of two tokens")
+            merges.append(pair)
         return merges
 
 
@@ -96,13 +105,15 @@ def read_merges(path: Path) -> Merges:
 
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
-    """The ids that end a text, as generation_config.json states them, else config.json; None if
-    neither does. Ids of no token are passed over.
+    """The ids that end a text: the eos_token_id of generation_config.json, else of config.json,
+    which is one id or a list; None if neither has one. What is no id from 0 to n_vocab - 1 is
+    passed over.
     """
     for name in ("generation_config.json", "config.json"):
         stated = read_json(folder / name, optional=True).get("eos_token_id")
-        ids = stated if isinstance(stated, list) else [stated]
-        if ids := [i for i in ids if type(i) is int and 0 <= i < n_vocab]:
+        listed = stated if isinstance(stated, list) else [stated]
+        ids = [i for i in listed if type(i) is int and 0 <= i < n_vocab]
+        if ids:
             return ids
     return None
 
@@ -122,8 +133,9 @@ def note_ignored(folder: Path) -> None:
 
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:
-    """The Config with as many tokens as the encoder has: rows of the embedding behind them are
-    padding. Raises ValueError if it has fewer rows than tokens, or MAX_PADDING more.
+    """The Config of a folder's model with n_vocab reduced to the number of tokens that the encoder
+    has: the rows of the embedding after them are padding. Raises ValueError, which names the
+    folder, if there are fewer rows than tokens, or MAX_PADDING more or above.
     """
     if not 0 <= config.n_vocab - encoder.n_vocab < MAX_PADDING:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"

@@ -5,7 +5,7 @@ tokens, with attention scores scaled in another way. They are made those of gpt2
 import math
 import re
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,21 +19,26 @@ PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training lea
 # causal masks, and heads that a language model does not use
 UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
 HEADS = ("lm_head.weight", "lm_head.decoder.weight")  # the second before transformers
-ROUNDING = 2.0**-10, 2.0**-24  # of float16: relative, and near 0
+# between a number and the same stored in float16: relative, and absolute for numbers near 0
+RELATIVE, ABSOLUTE = 2.0**-10, 2.0**-24
+BLOCK = 1024  # rows of the embedding that are compared at a time, to spare memory
 
 
 def fit_tensors(
     stored: dict[str, Tensor], config: Config, values: dict, path: Path
 ) -> dict[str, Tensor]:
-    """The tensors of config.shapes(), out of those that the files of the weights have.
+    """The tensors {name: Tensor} of config.shapes(), made from `stored`, those in the files of the
+    weights by their names there. values: the JSON of config.json. path: a file of the weights.
 
     Left out are masks and heads (UNUSED), an output head that is the token embedding, and with a
-    warning rows of the embedding behind its n_vocab tokens. Queries are scaled as the values of
-    config.json say. Raises ValueError, about `path` or the file of a tensor, for one that is
-    missing, unknown or of another shape, for two of one name, and for an output head of its own.
+    warning rows of the embedding that are of none of the n_vocab tokens. Queries are scaled as
+    config.json says. Raises ValueError, about `path` or the file of a tensor, for one that is
+    missing, unknown or of another shape, for two of one name, and for an output head that differs
+    from the token embedding.
     """
     tensors = common_names(stored, path)
-    head = next((tensors.pop(name) for name in HEADS if name in tensors), None)
+    head_names = [name for name in HEADS if name in tensors]
+    head = tensors.pop(head_names[0]) if head_names else None
     wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
     if wte:
         tensors["wte.weight"] = without_padding(wte, config)
@@ -44,31 +49,35 @@ def fit_tensors(
 
 
 def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors by the names of gpt2.py: without what training leaves before them, such as module. or
-    transformer. (PREFIX); masks and unused heads, such as h.0.attn.bias (UNUSED), are left out.
-    Raises ValueError, about `path`, if two tensors get one name.
+    """The tensors `stored`, {name: Tensor}, by the names of gpt2.py: without what training leaves
+    before them, such as module. or transformer. (PREFIX); masks and unused heads, such as
+    h.0.attn.bias (UNUSED), are left out. Raises ValueError, which names the file `path`, if two
+    tensors get one name.
     """
     tensors = {re.sub(PREFIX, "", name, count=1): tensor for name, tensor in stored.items()}
-    if len(tensors) < len(stored):
+    if len(tensors) < len(stored):  # one has replaced another of its name
         raise ValueError(f"{path}: has a tensor with and without 'transformer.'; {REFETCH}")
     return {name: tensor for name, tensor in tensors.items() if not re.fullmatch(UNUSED, name)}
 
 
 def without_padding(wte: Tensor, config: Config) -> Tensor:
-    """The token embedding without the rows behind its n_vocab tokens, of which it warns. One whose
-    rows do not follow one another in the file, or of another width, is returned as it is.
+    """The token embedding `wte` [n_rows, n_embd] cut to its first n_vocab rows, with a warning if
+    it has more. One that cannot be cut so is returned as it is: if it has another width than
+    n_embd, or is stored by columns (wte.order).
     """
     wanted = config.n_vocab, config.n_embd
-    surplus = wte.shape[0] - config.n_vocab if wte.shape[1:] == wanted[1:] else 0
-    if surplus <= 0 or wte.order != "C":
+    if wte.shape[1:] != wanted[1:] or wte.order != "C":
+        return wte
+    surplus = wte.shape[0] - config.n_vocab
+    if surplus <= 0:
         return wte
     warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
     return replace(wte, shape=wanted)
 
 
 def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
-    """Raise ValueError, about `path` or the file of a tensor, unless the tensors are those of
-    config.shapes().
+    """Raise ValueError unless the tensors {name: Tensor} have exactly the names and shapes of
+    config.shapes(). It names the file of a tensor of another shape, else `path`.
     """
     shapes = config.shapes()
     for name, shape in shapes.items():
@@ -78,20 +87,25 @@ def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> No
         if found != shape:
             said = f"{name} has shape {list(found)}; its config says {list(shape)}"
             raise ValueError(f"{tensors[name].path}: {said}")
-    if extra := sorted(tensors.keys() - shapes.keys()):
+    extra = sorted(tensors.keys() - shapes.keys())
+    if extra:
         raise ValueError(f"{path}: has {len(extra)} tensors GPT-2 does not, such as {extra[0]!r}")
 
 
 def require_tied(head: Tensor, wte: Tensor) -> None:
-    """Raise ValueError unless an output head has the numbers of the token embedding. If they differ
-    by float16's rounding only, warn that the embedding is taken.
+    """Raise ValueError unless an output head [n_rows, n_embd] has the numbers of the token
+    embedding `wte` [n_vocab, n_embd]; rows that it has besides are not compared. If numbers differ,
+    but by at most 2^-10 of the embedding's plus 2^-24, as after rounding to float16, it only warns
+    that the embedding is used.
     """
-    b = wte.stored()
-    a = head.stored()[: len(b)]  # without padding, as wte is
-    if np.array_equal(a, b):
+    wanted = wte.stored()
+    found = head.stored()[: len(wanted)]
+    if np.array_equal(found, wanted):
         return
-    parts = (slice(begin, begin + 1024) for begin in range(0, len(b), 1024))  # to spare memory
-    is_close = a.shape == b.shape and all(np.allclose(a[x], b[x], *ROUNDING) for x in parts)
+    is_close = found.shape == wanted.shape
+    for begin in range(0, len(wanted), BLOCK):
+        rows = slice(begin, begin + BLOCK)
+        is_close = is_close and np.allclose(found[rows], wanted[rows], RELATIVE, ABSOLUTE)
     if not is_close:
         raise ValueError(f"{head.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     warnings.warn(f"{head.path}: lm_head.weight is wte.weight, but for rounding: left out")
@@ -99,8 +113,8 @@ def require_tied(head: Tensor, wte: Tensor) -> None:
 
 @dataclass(frozen=True)
 class ScaledQueries(Tensor):
-    """A tensor c_attn. The first third of its columns makes the queries: `read` multiplies these by
-    `scale`.
+    """A Tensor c_attn, the weight or the bias. Its columns are three equal parts, which make the
+    queries, the keys and the values: `read` multiplies the first part by `scale`.
     """
 
     scale: float = 1
@@ -113,15 +127,19 @@ class ScaledQueries(Tensor):
 
 
 def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> dict[str, Tensor]:
-    """{name: ScaledQueries} of the weight and bias of c_attn in all layers. Their scale is what the
-    values of config.json multiply attention scores by, besides the division by the root of a head's
-    width in gpt2.dot_product_attention.
+    """The tensors c_attn of all layers, their weights and biases, as {name: ScaledQueries}.
+
+    tensors: {name: Tensor} of config.shapes(). values: the JSON of config.json, which may want
+    attention scores divided by the number of the layer, from 1, or not by the root of a head's
+    width, by which gpt2.dot_product_attention divides them always: scaled queries undo that.
     """
     scaled: dict[str, Tensor] = {}
     for layer in range(config.n_layer):
-        scale = 1 / (layer + 1) if values.get("scale_attn_by_inverse_layer_idx") else 1.0
-        if not values.get("scale_attn_weights", True):  # no division is wanted
+        scale = 1.0
+        if values.get("scale_attn_by_inverse_layer_idx"):
+            scale /= layer + 1
+        if not values.get("scale_attn_weights", True):
             scale *= math.sqrt(config.n_embd // config.n_head)
         for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            scaled[name] = ScaledQueries(**vars(tensors[name]), scale=scale)  # the same fields
+            scaled[name] = ScaledQueries(**asdict(tensors[name]), scale=scale)
     return scaled

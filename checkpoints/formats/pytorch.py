@@ -66,7 +66,9 @@ class SmallReads(io.BufferedReader):
     """
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes; without a size, or with a larger one, all if they are so few."""
+        """Up to `size` bytes. If size is None, negative or more than TABLE_LIMIT: all that are left
+        in the file, which raises ValueError if they are more than TABLE_LIMIT.
+        """
         is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
         raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
         if len(raw) > TABLE_LIMIT:
@@ -75,8 +77,8 @@ class SmallReads(io.BufferedReader):
 
 
 class Names(dict):
-    """A dict whose keys are texts: others could be such that their hash takes for ever. Raises
-    ValueError for them.
+    """A dict whose keys are str; setting another key raises ValueError. (A pickle can make keys
+    whose hash takes for ever to compute: a pair of the same pair twice, and so on.)
     """
 
     def __setitem__(self, key, value):
@@ -86,16 +88,17 @@ class Names(dict):
 
 
 def plain_view(storage: Any, first: Any, shape: Any, strides: Any, *others: Any) -> View:
-    """The View for which a pickle calls torch's _rebuild_tensor or _rebuild_tensor_v2. The others
-    of the second are requires_grad, hooks and, in few files, bits such as {"neg": True}.
+    """The View with these arguments, with which a pickle calls torch's _rebuild_tensor or
+    _rebuild_tensor_v2. The second has `others`, which torch names requires_grad, hooks and, in few
+    files, metadata, which are bits such as {"neg": True}.
 
-    Raises ValueError or TypeError unless these are a Storage and whole numbers, and for bits: the
-    numbers that are stored are then not the tensor's.
+    Raises ValueError or TypeError unless storage is a Storage, first an int, shape and strides ints
+    in a row; and for any bits, as the numbers that are stored are then not the tensor's.
     """
     are_ints = all(type(n) is int for n in (first, *shape, *strides))
     if type(storage) is not Storage or not are_ints:
         raise ValueError("has a tensor that is no view of a storage")
-    if any(others[2:]):
+    if any(others[2:]):  # the metadata
         raise ValueError("has a tensor with bits such as neg: expected one without")
     return View(storage, first, tuple(shape), tuple(strides))
 
@@ -142,22 +145,24 @@ class Unpickler(Machine):
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """{name: Tensor} of a pytorch_model.bin, which is a zip file, or older. No number of a tensor
-    is read. Raises ValueError for any other file, and for a pickle that does more than to name
-    tensors.
+    """The tensors of a pytorch_model.bin by name, whose numbers are not read yet: of a zip file, or
+    of the format before torch 1.6. Raises ValueError, which names the file, for any other file, and
+    for a pickle that does more than to name tensors.
     """
     n_bytes = path.stat().st_size
     with errors_about(path, "expected what torch.save(model.state_dict()) writes"):
         with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            views, places = read_zip(file) if is_zip else read_old(file)
+            read = read_zip if is_zip else read_old
+            views, places = read(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """(views, places) of a zip file: the views that its pickle names, and where the storages are.
-    Raises ValueError if a part is compressed or there twice, and KeyError without a pickle.
+    """(views, places) of a zip file: {name of a tensor: its View}, as the pickle in it says, and
+    where the storages are. Raises ValueError if a file in it is compressed or there twice, KeyError
+    without a pickle, and what Unpickler raises.
     """
     places = places_in_zip(file)
     offset, size = places["data.pkl"]
@@ -166,8 +171,9 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
 
 
 def places_in_zip(file: BinaryIO) -> Places:
-    """Where the contents of a zip file lie, {"data.pkl": its pickle, key: a storage}. Raises
-    ValueError if one is compressed or there twice.
+    """Where the files in a zip file lie, as {name: (first byte, number of bytes)}: under "data.pkl"
+    the pickle, and under its key each storage. Raises ValueError if one is compressed or there
+    twice.
     """
     places: Places = {}
     for info in zipfile.ZipFile(file).infolist():
@@ -184,23 +190,27 @@ def places_in_zip(file: BinaryIO) -> Places:
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """(views, places) of a file from before torch 1.6: the views that its pickles name, and where
-    the storages are. Raises ValueError without its magic number, and for one that a big-endian
-    machine wrote.
+    """(views, places) of a file from before torch 1.6: {name of a tensor: its View}, as the fourth
+    of its five pickles says, and where the storages are. Raises ValueError without the magic
+    number, and for a file that a big-endian machine wrote; and what Unpickler raises.
     """
     head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:
         raise ValueError("no magic number")
-    _version, machine, views, keys = (Unpickler(head).load() for _ in range(4))
+    _version = Unpickler(head).load()
+    machine = Unpickler(head).load()
+    views = Unpickler(head).load()
+    keys = Unpickler(head).load()  # of the storages, in the order in which they follow
     if not machine["little_endian"]:
         raise ValueError("written by a big-endian machine")
     if not all(type(key) is str for key in keys):
         raise ValueError("lists a storage whose key is no text")
     dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
-    places, offset = {}, head.tell()
+    places = {}
+    offset = head.tell()  # behind the pickles: eight bytes with a count, then so many numbers
     for key in keys:
         file.seek(offset)
-        n_numbers = int.from_bytes(file.read(8), "little")  # these 8 bytes stand before them
+        n_numbers = int.from_bytes(file.read(8), "little")
         size = n_numbers * itemsize(dtypes[key])
         places[key] = offset + 8, size
         offset += 8 + size
@@ -208,29 +218,34 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
 
 
 def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
-    """The Tensor of a View in a file of n_bytes. Raises ValueError for another object, and a view
-    that leaves its storage or the file; KeyError or TypeError for a key that no storage has.
+    """The Tensor of this name in the file at `path`, which has n_bytes, for what the pickle says of
+    it, its View. places: where the storages lie in the file. Raises ValueError if `view` is another
+    object, or leaves its storage or the file; KeyError or TypeError for a key that no storage has.
     """
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
-    (dtype, key, n_numbers), first, shape, strides = view
+    dtype, key, n_numbers = view.storage
     begin, size = places[key]
-    tensor = Tensor(path, name, dtype, shape, begin + first * itemsize(dtype))
-    is_inside = begin <= tensor.offset and tensor.offset + tensor.size <= begin + size
+    offset = begin + view.first * itemsize(dtype)
+    tensor = Tensor(path, name, dtype, view.shape, offset)
+    # a view with gaps reaches further than its size says, but such a tensor is never read
+    is_inside = begin <= offset and offset + tensor.size <= begin + size
     if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
     if begin + size > n_bytes:
         raise ValueError(f"{name!r} lies behind the end of the file")
-    return replace(tensor, order=order_of(view))
+    return replace(tensor, order=order_of(view))  # only now: Tensor refuses thousands of axes
 
 
 def order_of(view: View) -> Literal["C", "F"] | None:
-    """How the numbers of a view lie in its storage: "C" if rows follow one another, "F" if columns
-    do, as in a transposed matrix, else None.
+    """How the numbers of a view lie in its storage: "C" if rows follow one another without a gap,
+    "F" if columns do, as in a transposed matrix, else None.
     """
     if view.strides == strides_of(view.shape):
         return "C"
-    return "F" if view.strides[::-1] == strides_of(view.shape[::-1]) else None
+    if view.strides[::-1] == strides_of(view.shape[::-1]):  # those of its transpose
+        return "F"
+    return None
 
 
 def strides_of(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -15,19 +15,20 @@ DTYPES |= {"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """The tensors of a .safetensors file by name. Raises ValueError if its header is damaged, or
-    does not describe every byte behind it.
+    """The tensors of a .safetensors file by name, whose numbers are not read yet. Raises ValueError
+    if its header is damaged, or does not describe every byte behind it.
     """
-    header, _, begin = read_header(path)
+    header, _metadata, begin = read_header(path)
     table = {}
     with errors_about(path):
         for name, entry in header.items():
             first, end = entry["data_offsets"]
             code = entry["dtype"]
             dtype = DTYPES.get(code, f"safetensors' {code}")  # a name that Tensor refuses
-            tensor = table[name] = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
+            tensor = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
             if tensor.size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")
+            table[name] = tensor
     require_contiguous(path, table.values(), begin)
     return table
 

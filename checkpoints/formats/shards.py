@@ -10,11 +10,13 @@ MAX_SHARDS = 1000
 
 
 def files_of(index: Path) -> list[Path]:
-    """The shards that an index names, in order. Raises ValueError if it names none, or more than
-    MAX_SHARDS, or something else than files beside it.
+    """The paths of the shards that an index names, each once, sorted by name. Raises ValueError if
+    it names none, or more than MAX_SHARDS, or something else than files beside it.
     """
-    names = read_json(index).get("weight_map")
-    names = {*map(str, names.values())} if isinstance(names, dict) else {}
+    weight_map = read_json(index).get("weight_map")
+    names: set[str] = set()
+    if isinstance(weight_map, dict):
+        names.update(map(str, weight_map.values()))
     are_files = all(re.fullmatch(SHARD, name, re.ASCII) for name in names)
     if not are_files or not 0 < len(names) <= MAX_SHARDS:
         raise ValueError(f"{index}: expected the files of tensors beside it; {REFETCH}")

@@ -56,15 +56,15 @@ class Tensor:
         return math.prod(self.shape) * itemsize(self.dtype)
 
     def stored(self) -> np.ndarray:
-        """The array as it is stored, mapped into memory; bfloat16 as a float32 copy.
-        Raises ValueError for integers, and for a view with gaps.
+        """The array as it is stored, mapped into memory from the file; bfloat16 as a float32 copy.
+        Raises ValueError for integers, and if `order` is None.
         """
         if self.dtype not in FLOATS or self.order is None:
             kind = self.dtype if self.order else "a view with gaps"
             problem = f"{self.name} is {kind}; expected one of {', '.join(FLOATS)}"
             raise ValueError(f"{self.path}: {problem}")
-        dtype, where = DTYPES[self.dtype], (self.offset, self.shape, self.order)
-        array: np.ndarray = np.memmap(self.path, dtype, "r", *where)
+        code, shape = DTYPES[self.dtype], self.shape
+        array: np.ndarray = np.memmap(self.path, code, "r", self.offset, shape, self.order)
         if self.dtype == "bfloat16":
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array
@@ -74,7 +74,9 @@ class Tensor:
         refuses, and for NaN, infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
+            # subok=False: no memmap
             array = np.array(self.stored(), dtype=dtype, order="C", subok=False)
+        # if any number is NaN, so is the smallest
         if not np.isfinite([array.min(), array.max()]).all():
             problem = f"{self.name!r} holds NaN or infinity; fetch the file again"
             raise ValueError(f"{self.path}: {problem}")

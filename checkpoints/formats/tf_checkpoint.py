@@ -37,8 +37,9 @@ TYPES = {1: "float32", 2: "float64", 3: "int32", 9: "int64", 14: "bfloat16", 19:
 
 
 def read_varint(stream: BytesIO) -> int:
-    """Read an int stored in groups of seven bits, the lowest first. A byte of 128 or more says that
-    another group follows. Raises ValueError for more than ten bytes, and at the end of the stream.
+    """Read an int that is stored in groups of seven bits, a byte each, the lowest first. A byte of
+    128 or more says that another group follows. Raises ValueError for more than ten bytes, and if
+    the stream ends within the number.
     """
     value = 0
     for shift in range(0, 70, 7):
@@ -53,12 +54,13 @@ def read_varint(stream: BytesIO) -> int:
 
 def parse_fields(raw: bytes) -> list[tuple[int, Any]]:
     """Parse the bytes of a protobuf message: [(number of a field, value)], a value int or bytes.
-    Raises ValueError for a number that is cut off, or a wire type that these files do not have.
+    Raises ValueError for a number that is cut off, or a wire type (how a value is stored) that
+    these files do not have.
     """
     stream, fields = BytesIO(raw), []
     while stream.tell() < len(raw):
         number, wire_type = divmod(read_varint(stream), 8)
-        if wire_type == 0:
+        if wire_type == 0:  # a varint
             value: int | bytes = read_varint(stream)
         elif wire_type == 2:  # bytes, after their length
             value = stream.read(read_varint(stream))
@@ -127,21 +129,23 @@ def common_name(name: str) -> str:
     ('h.10.attn.c_attn.weight', 'wte.weight')
     """
     path = re.sub(r"^h(\d+)/", r"h/\1/", name.removeprefix("model/"))
-    path = re.sub("/[wg]$", "/weight", re.sub("/b$", "/bias", path))
-    return path.replace("/", ".") if path.endswith(("/weight", "/bias")) else f"{path}.weight"
+    path = re.sub("/[wg]$", "/weight", path)
+    path = re.sub("/b$", "/bias", path)
+    if not path.endswith(("/weight", "/bias")):  # an embedding
+        path += "/weight"
+    return path.replace("/", ".")
 
 
 def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
-    """Parse the bytes of a BundleEntryProto: a Tensor of that name in the file at `path`. Raises
-    ValueError or TypeError if they are damaged, for a type of numbers that cannot be read, and for
-    a size in bytes that is not that of the shape.
+    """Parse `value`, the bytes of a BundleEntryProto, into a Tensor of this name in the file at
+    `path`. Raises ValueError or TypeError if they are damaged, for a type of numbers that cannot be
+    read, and for a size in bytes that is not that of the shape.
     """
-    entry = dict(parse_fields(value))
-    shape = [
-        dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0)  # protobuf does not store a 0
-        for number, dimension in parse_fields(entry.get(SHAPE, b""))
-        if number == DIMENSION
-    ]
+    entry = dict(parse_fields(value))  # a field that is 0 is not stored
+    shape = []
+    for field, dimension in parse_fields(entry.get(SHAPE, b"")):
+        if field == DIMENSION:
+            shape.append(dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0))
     if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
         shape = shape[1:]
     number: Any = entry.get(DTYPE)
@@ -153,26 +157,31 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
 
 
 def index_names(folder: Path) -> list[str]:
-    """The names that the index in a folder may have: that of the newest checkpoint, which a file
-    `checkpoint` says; else those of all that are there; else OpenAI's. Raises ValueError if
-    `checkpoint` is too long.
+    """The names that TensorFlow's index in a folder may have: that of the newest checkpoint, if a
+    file `checkpoint` says which that is; else of all *.index that are there, sorted; else
+    model.ckpt.index, as OpenAI's is named. Raises ValueError if `checkpoint` is too long.
     """
     note = folder / "checkpoint"
     with errors_about(note):
         text = read_text_file(note).decode(errors="replace") if note.is_file() else ""
     newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
-    names = [f"{name}.index" for name in newest]
-    return names or sorted(path.name for path in folder.glob("[!.]*.index")) or ["model.ckpt.index"]
+    if newest:
+        return [f"{name}.index" for name in newest]
+    there = sorted(path.name for path in folder.glob("[!.]*.index"))
+    return there or ["model.ckpt.index"]
 
 
 def data_of(index: Path) -> Path:
-    """The file with the numbers beside an index: OpenAI's checkpoints have one."""
+    """The path of the data, the file with the numbers, beside an index NAME.index: where they lie
+    in a single file, as in OpenAI's checkpoints.
+    """
     return index.with_name(f"{index.stem}.data-00000-of-00001")
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """Read the .index file of a checkpoint: its tensors, by their names in Config.shapes(). Raises
-    ValueError if it is damaged, or does not match the data beside it.
+    """The tensors that the .index file of a checkpoint lists, by their names in Config.shapes();
+    their numbers, in the data beside it, are not read yet. Raises ValueError if the index is
+    damaged, or the data is missing or has another size.
     """
     with errors_about(path), path.open("rb") as file:
         entries = parse_entries(file.read(INDEX_LIMIT))

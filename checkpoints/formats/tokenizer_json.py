@@ -22,14 +22,17 @@ def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
         vocabulary, pairs = values["model"]["vocab"], values["model"]["merges"]
         if not isinstance(vocabulary, dict):
             raise ValueError(f"its vocabulary is {str(vocabulary)[:50]}")
-        # a merge is written "a b" or ["a", "b"]
-        merges = [tuple(pair.split(" ") if isinstance(pair, str) else pair) for pair in pairs]
+        merges = []
+        for pair in pairs:  # "a b" or ["a", "b"]
+            symbols = pair.split(" ") if isinstance(pair, str) else pair
+            merges.append(tuple(symbols))
         return vocabulary, merges
 
 
 def require_plain(values: dict) -> None:
-    """Raise ValueError, which names the part, unless the pipeline in the values of a tokenizer.json
-    is GPT-2's: byte-level BPE, no normalizer, words cut by its pattern, no tokens around a text.
+    """Raise ValueError, which names the part, unless the pipeline in `values`, the JSON of a
+    tokenizer.json, is GPT-2's: no normalizer, words cut by GPT-2's pattern, a byte-level BPE with
+    none of SETTINGS, no tokens put around a text.
     """
     if values["model"].get("type", "BPE") != "BPE":
         raise ValueError("its model is not GPT-2's")
@@ -37,13 +40,16 @@ def require_plain(values: dict) -> None:
     if parts_of(values.get("normalizer")):
         raise ValueError("its normalizer is not GPT-2's")
     require_words(parts_of(values.get("pre_tokenizer")))
-    if not all(map(adds_nothing, parts_of(values.get("post_processor")))):
-        raise ValueError("its post_processor is not GPT-2's")
+    for part in parts_of(values.get("post_processor")):
+        if not adds_nothing(part):
+            raise ValueError("its post_processor is not GPT-2's")
 
 
 def require_words(pre_tokenizer: list[dict]) -> None:
-    """Raise ValueError unless the parts of a pre_tokenizer cut words as GPT-2 does: one ByteLevel,
-    with its pattern, which puts no space before a text.
+    """Raise ValueError unless a pre_tokenizer cuts a text into words as GPT-2 does. pre_tokenizer:
+    the JSON objects of its parts. There has to be just one, {"type": "ByteLevel"}; this may not
+    have "use_regex": False, as then it would not use GPT-2's pattern, nor "add_prefix_space": True,
+    as then it would put a space before a text.
     """
     types = [part.get("type") for part in pre_tokenizer]
     if types != ["ByteLevel"] or not pre_tokenizer[0].get("use_regex", True):
@@ -52,7 +58,8 @@ def require_words(pre_tokenizer: list[dict]) -> None:
 
 
 def parts_of(part: dict | None) -> list[dict]:
-    """The parts of which one part of the pipeline consists; a Sequence may hold Sequences.
+    """The JSON objects of all parts that one part of the pipeline consists of: none for None, those
+    in a Sequence, which may hold Sequences, or just itself.
 
     >>> parts_of(None), parts_of({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]})
     ([], [{'type': 'ByteLevel'}])
@@ -61,14 +68,16 @@ def parts_of(part: dict | None) -> list[dict]:
         return []
     if part.get("type") != "Sequence":
         return [part]
-    # the only other entry: pretokenizers, normalizers or processors
-    (parts,) = (parts for name, parts in part.items() if name != "type")
-    return [inner for one in parts for inner in parts_of(one)]
+    found = []
+    for name in part.keys() - {"type"}:  # one: pretokenizers, normalizers or processors
+        for inner in part[name]:
+            found += parts_of(inner)
+    return found
 
 
 def adds_nothing(post_processor: dict) -> bool:
-    """Whether a post_processor puts no token around a text: a ByteLevel, or a TemplateProcessing of
-    which "single", the template for one text, names none.
+    """Whether a post_processor, a JSON object, puts no token around a text: {"type": "ByteLevel"},
+    or a TemplateProcessing in which "single", the template for one text, has no SpecialToken.
     """
     if post_processor["type"] == "ByteLevel":
         return True
