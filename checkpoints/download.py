@@ -20,7 +20,8 @@ import requests
 import urllib3.exceptions as http
 from tqdm import tqdm
 
-from checkpoints.files import TEXT_LIMIT, sha256_of
+from checkpoints.checksum import sha256_of
+from checkpoints.files import TEXT_LIMIT
 from checkpoints.folder import OPTIONAL, WEIGHTS, weights_files
 
 CHUNK = 1 << 16  # bytes

@@ -1,8 +1,7 @@
-"""Small files of a checkpoint folder, checksums of large ones, and errors that name their file."""
+"""Small files of a checkpoint folder, and errors that name their file."""
 
-import hashlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,16 +10,6 @@ TEXT_LIMIT = 1 << 24  # bytes of a file of text; a tokenizer.json of 250,000 tok
 TABLE_LIMIT = 1 << 20  # bytes of the list of tensors in a file of weights; 1558M's has 70,000
 REFETCH = "delete it and fetch it again"  # advice about a damaged file
 OTHER_TOKENS = "prompts would have other tokens than GPT-2's"  # advice about a tokenizer's files
-
-
-def sha256_of(files: Iterable[Path]) -> str:
-    """The SHA-256 of the contents of files, one after the other, in hexadecimal."""
-    state = hashlib.sha256()
-    for path in files:
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                state.update(block)
-    return state.hexdigest()
 
 
 def first_of(folder: Path, *names: str) -> Path:
@@ -47,12 +36,9 @@ def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
     """A context manager for a block that reads the file at `path`: any error that the block raises
     becomes a ValueError of one line, "PATH: what is wrong; what to do".
 
-    A plain ValueError says what is wrong, and `advice` is what to do. Any other error, also one of
-    a class derived from ValueError, comes from a library and shows that the file is damaged:
-    REFETCH is what to do then. An OSError that names a file passes as it is.
-
-        with errors_about(path):
-            json.loads("{")  # PATH: is damaged (JSONDecodeError: ...); delete it and fetch it ...
+    A plain ValueError says what is wrong, and `advice` is what to do. Any other error, also of a
+    class derived from ValueError, comes from a library and shows that the file is damaged: what to
+    do is REFETCH then. An OSError that names a file passes as it is.
     """
     try:
         yield
@@ -91,9 +77,7 @@ def read_json(path: Path, optional: bool = False) -> dict:
 
 
 def require_unset(values: dict, *names: str) -> None:
-    """Raise ValueError if one of these names has a true value in `values`, the settings of a file.
-    The message has the name and the value, not the file.
-    """
+    """Raise ValueError, which names no file, if one of these names has a true value in values."""
     for name in names:
         if values.get(name):
             raise ValueError(f"{name} is {values[name]!r}, not false")

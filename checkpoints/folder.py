@@ -43,14 +43,14 @@ def tokenizer_files(folder: Path) -> list[Path]:
 
 
 def weights_files(folder: Path) -> list[Path]:
-    """The paths of a folder's weights: one file; or all shards (files that have some tensors each),
-    as an index names them; or [TensorFlow's index, its data]. Shards and data may be missing.
-    Raises ValueError if there is none of these, and for a damaged index of shards.
+    """The paths of a folder's weights: one file, or all shards that an index names, or TensorFlow's
+    index and its data. Shards and data may be missing. Raises ValueError if there is none of these,
+    and for a damaged index of shards.
     """
     if not any((folder / name).is_file() for name in WEIGHTS):
         from checkpoints.formats import tf_checkpoint  # here: few folders have such files
 
-        # of WEIGHTS there is none: they are given to be named in the error
+        # the error names WEIGHTS, too
         index = first_of(folder, *WEIGHTS, *tf_checkpoint.index_names(folder))
         return [index, tf_checkpoint.data_of(index)]
     path = first_of(folder, *WEIGHTS)
@@ -62,16 +62,12 @@ def weights_files(folder: Path) -> list[Path]:
 
 
 def model_files(folder: Path) -> list[Path]:
-    """The paths of all files in a folder that decide the texts of its model, each once: shape,
-    tokenizer, weights, and what it has of OPTIONAL, settings and lists of tokens. Raises ValueError
-    if one of the first three is missing, except that shards, and TensorFlow's data, may be.
+    """The paths of all files that decide the texts of a folder's model: shape, tokenizer, weights,
+    and those of OPTIONAL that it has. Raises ValueError if one is missing; shards may be.
     """
-    files = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
-    for name in OPTIONAL:
-        path = folder / name
-        if path.is_file() and path not in files:  # a tokenizer.json is a tokenizer file, too
-            files.append(path)
-    return files
+    needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+    optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
+    return [*dict.fromkeys(needed + optional)]  # each once: tokenizer.json may be in both
 
 
 def problem_with(folder: Path) -> str:
@@ -113,10 +109,9 @@ SUPPORTED = {
 def read_config(folder: Path) -> Config:
     """The shape of the model, from config.json or hparams.json of a folder.
 
-    Raises ValueError, which names the field, its value and what was expected: for another kind of
-    model (SUPPORTED has the values that can be computed), numbers out of range (NUMBERS), n_embd
-    that is no multiple of n_head, an MLP that is not four times as wide as n_embd, and an epsilon
-    of layer norm that is not between 0 and 1.
+    Raises ValueError, which names the field, its value and what was expected: for other kinds of
+    models (SUPPORTED), numbers out of range (NUMBERS), n_embd that is no multiple of n_head, an MLP
+    that is not four times as wide, an epsilon of layer norm that is not between 0 and 1.
     """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
@@ -160,7 +155,6 @@ def require(is_right: bool, path: Path, name: str, value: Any, expected: str) ->
 
 def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     """The tensors of a folder, {name in config.shapes(): Tensor}, whose numbers are not read yet.
-    config: the shape of its model.
 
     Causal masks and output heads are left out, and with a warning rows of the token embedding that
     are of none of the n_vocab tokens. If config.json scales attention scores otherwise than GPT-2,
@@ -192,9 +186,7 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
             continue
         reader = import_module(f"checkpoints.formats.{READERS[path.suffix]}")
         table = reader.read_table(path)
-        twice = stored.keys() & table.keys()
-        if twice:
-            name = min(twice)
+        for name in sorted(stored.keys() & table.keys()):
             other = stored[name].path.name
             raise ValueError(f"{path}: has {name!r}, as {other} has, too; {REFETCH}")
         stored |= table

@@ -18,8 +18,7 @@ SIZES = {
 
 OWNER_AND_NAME = r"\w[\w.-]*/\w[\w.-]*"  # of a repository on Hugging Face
 
-# {platform: (the variable that names the folder of a user's data, "" for none; the folder without
-# it)}
+# {platform: (the variable that names the folder of a user's data, or ""; the folder without it)}
 USER_DATA = {
     "win32": ("LOCALAPPDATA", "~/AppData/Local"),
     "darwin": ("", "~/Library/Application Support"),
@@ -28,9 +27,9 @@ USER_DATA = {
 
 
 def default_models_dir() -> str:
-    """The folder for a user's models: what the environment variable GPT2_MODELS_DIR says; without
-    it, models/ of this checkout, if this program runs in one that can be written; else
-    speculate/models in the folder where the operating system keeps a user's data.
+    """The folder for a user's models: what the environment variable GPT2_MODELS_DIR says; else
+    models/ of this program, if it is a checkout that can be written; else speculate/models in the
+    user's data folder.
     """
     if chosen := os.environ.get("GPT2_MODELS_DIR"):
         return chosen

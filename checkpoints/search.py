@@ -15,16 +15,14 @@ def locate(name: str, models_dir: str | Path) -> Path | None:
     name is sought in models_dir, then among the included models, then as a path; a name with a
     separator is a path, else an "owner/name" that was downloaded into models_dir.
     """
-    if not name:
-        return None
     inside, path = Path(models_dir) / name, Path(name)
-    # "." and ".." are paths, too: they name no model in models_dir. Path(".").name is ""
+    # "." and ".." are paths, too: they name no model in models_dir
     is_path = path.name != name or name == os.pardir
     folders = [path] if is_path else [inside, INCLUDED / name, path]
     if re.fullmatch(OWNER_AND_NAME, name, re.ASCII):
         folders.append(inside)  # where a download puts it
     for folder in folders:
-        if os.path.isdir(folder):
+        if name and os.path.isdir(folder):
             return folder
     return None
 

@@ -24,10 +24,9 @@ Merges = list[tuple[str, ...]]
 
 
 def load_encoder(folder: Path) -> Encoder:
-    """The Encoder of the tokenizer in a folder. A text ends at the eos_token_id of
-    generation_config.json, else at that of config.json, else at <|endoftext|>. Warns of tokens and
-    settings that are left out. Raises ValueError if files or merges are missing, damaged, or of a
-    tokenizer that works in another way than GPT-2's.
+    """The Encoder of a folder. A text ends at the eos_token_id of generation_config.json, else at
+    that of config.json, else at <|endoftext|>. Warns of tokens and settings that are left out.
+    Raises ValueError if files or merges are missing, damaged, or of another tokenizer than GPT-2's.
     """
     vocabulary, merges, added = read_tokenizer(folder)
     ends = end_ids(folder, len(vocabulary | added))
@@ -38,14 +37,13 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
-    """Raise ValueError if merges are missing, as where a file was cut off. Each token of the
-    vocabulary {symbol: id} is one of 256 bytes, or the two symbols of a merge joined, or one of at
-    most MAX_SPECIAL others such as <|endoftext|>, none of which begins with a space.
+    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of the
+    256 bytes, or made by a merge, or one of at most MAX_SPECIAL others, such as <|endoftext|>,
+    which begin with no space.
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
-    made = {"".join(symbols) for symbols in merges}
-    made.add(SPACE)  # a byte
+    made = {SPACE} | {"".join(pair) for pair in merges}
     for token in vocabulary:
         if token.startswith(SPACE) and token not in made:
             raise ValueError(f"no merge makes {token!r}: merges are missing")
@@ -90,24 +88,20 @@ def read_merges(path: Path) -> Merges:
     the file, for any other line.
     """
     with errors_about(path):
-        merges: Merges = []
-        for line in read_text_file(path).decode("utf-8-sig").splitlines():
-            if not line or line.startswith("#version"):
-                continue
-            pair = tuple(line.split(" "))
-            if len(pair) != 2 or "" in pair:
+        lines = read_text_file(path).decode("utf-8-sig").splitlines()
+        lines = [line for line in lines if line and not line.startswith("#version")]
+        for line in lines:
+            if line.count(" ") != 1 or line.strip(" ") != line:
                 raise ValueError(f"{line!r} is no merge of two tokens")
-            merges.append(pair)
-        return merges
+        return [tuple(line.split(" ")) for line in lines]
 
 
 # ---------------------------------------------------------------- generation_config.json
 
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
-    """The ids that end a text: the eos_token_id of generation_config.json, else of config.json,
-    which is one id or a list; None if neither has one. What is no id from 0 to n_vocab - 1 is
-    passed over.
+    """The ids that end a text: the eos_token_id, one or a list, of generation_config.json, else of
+    config.json; None if neither has one. What is no id from 0 to n_vocab - 1 is passed over.
     """
     for name in ("generation_config.json", "config.json"):
         stated = read_json(folder / name, optional=True).get("eos_token_id")
@@ -133,9 +127,8 @@ def note_ignored(folder: Path) -> None:
 
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:
-    """The Config of a folder's model with n_vocab reduced to the number of tokens that the encoder
-    has: the rows of the embedding after them are padding. Raises ValueError, which names the
-    folder, if there are fewer rows than tokens, or MAX_PADDING more or above.
+    """The Config with as many tokens as the encoder has: rows of the embedding after them are
+    padding. Raises ValueError, which names the folder, if it has fewer rows, or MAX_PADDING more.
     """
     if not 0 <= config.n_vocab - encoder.n_vocab < MAX_PADDING:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"

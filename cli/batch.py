@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from tqdm import tqdm
 
-from checkpoints.files import sha256_of
+from checkpoints.checksum import sha256_of
 from checkpoints.folder import model_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder

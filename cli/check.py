@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from backends.backend import get_backend
-from checkpoints.files import sha256_of
+from checkpoints.checksum import sha256_of
 from checkpoints.folder import open_weights, weights_files
 from checkpoints.registry import MODELS_DIR, SIZES
 from checkpoints.search import find_folder

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from checkpoints.files import REFETCH, first_of, sha256_of
+from checkpoints.checksum import sha256_of
+from checkpoints.files import REFETCH, first_of
 from checkpoints.folder import weights_files
 from checkpoints.formats import safetensors
 from decoding.eagle import Eagle, EagleConfig

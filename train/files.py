@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save
 from torch import nn
 
-from checkpoints.files import sha256_of
+from checkpoints.checksum import sha256_of
 from checkpoints.folder import LISTS, read_config, tokenizer_files, weights_files
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder

@@ -74,10 +74,8 @@ class Tensor:
         refuses, and for NaN, infinity or a number too large for dtype.
         """
         with np.errstate(over="ignore"):  # a number too large becomes infinity, refused below
-            # subok=False: no memmap
-            array = np.array(self.stored(), dtype=dtype, order="C", subok=False)
-        # if any number is NaN, so is the smallest
-        if not np.isfinite([array.min(), array.max()]).all():
+            array = np.array(self.stored(), dtype=dtype, order="C", subok=False)  # no memmap
+        if not np.isfinite([array.min(), array.max()]).all():  # of NaN, min() is NaN
             problem = f"{self.name!r} holds NaN or infinity; fetch the file again"
             raise ValueError(f"{self.path}: {problem}")
         return array

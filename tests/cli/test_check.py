@@ -11,7 +11,7 @@ from make_tf_fixture import FOLDER as TF
 from toys import NUMPY, TINY, random_tensors, write_checkpoint
 
 import utils
-from checkpoints.files import sha256_of
+from checkpoints.checksum import sha256_of
 from checkpoints.folder import problem_with
 from checkpoints.registry import MODELS_DIR, SIZES
 from cli import check as module

@@ -23,7 +23,8 @@ from toys import (
 )
 
 import utils
-from checkpoints.files import LFS, sha256_of
+from checkpoints.checksum import sha256_of
+from checkpoints.files import LFS
 from checkpoints.folder import weights_files
 from checkpoints.registry import MODELS_DIR
 from decoding.decode import HEADS, begin, load_pair

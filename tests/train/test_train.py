@@ -17,7 +17,7 @@ from command_line import END, ROOT
 from toys import NUMPY, TINY, refusal, write_checkpoint, write_pair
 
 import utils
-from checkpoints.files import sha256_of
+from checkpoints.checksum import sha256_of
 from checkpoints.folder import read_config, weights_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.tokenizer import load_encoder
