@@ -27,9 +27,8 @@ USER_DATA = {
 
 
 def default_models_dir() -> str:
-    """The folder for a user's models: what the environment variable GPT2_MODELS_DIR says; else
-    models/ of this program, if it is a checkout that can be written; else speculate/models in the
-    user's data folder.
+    """The folder for a user's models: GPT2_MODELS_DIR of the environment; else models/ of this
+    program, if it is a checkout that can be written; else speculate/models in the user's data.
     """
     if chosen := os.environ.get("GPT2_MODELS_DIR"):
         return chosen

@@ -37,9 +37,8 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
-    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of the
-    256 bytes, or made by a merge, or one of at most MAX_SPECIAL others, such as <|endoftext|>,
-    which begin with no space.
+    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of 256
+    bytes, made by a merge, or one of MAX_SPECIAL or fewer that begin with no space: <|endoftext|>.
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
