@@ -33,7 +33,7 @@ def load(path: Path) -> ModuleType:
     sys.modules.setdefault(path.stem, module)
     words, sys.argv = sys.argv, [str(path)]
     try:
-        with followed(), in_one_line(str(path)):
+        with in_one_line(str(path)), followed():
             spec.loader.exec_module(module)
     finally:
         sys.argv = words

@@ -361,7 +361,7 @@ def on_cuts(trials: list[Trial]) -> Iterator[str]:
     """Yield a remark if a function cuts rows, but none that are so short as those of the cases."""
     to_probs = trials[0].case.to_probs
     cut = partial(known.is_cut, to_probs=to_probs)
-    if cut(known.sloping(50_000)) and not any(cut(trial.case.target(())) for trial in trials):
+    if cut(known.sloping(1_000)) and not any(cut(trial.case.target(())) for trial in trials):
         yield "top_k, top_p or to_probs cuts no row of the enumerated cases"
 
 
