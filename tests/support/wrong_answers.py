@@ -196,7 +196,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "None for the bonus": ("token is None", ("len(draft), sample(p[len(draft)])", "i, None")),
         "no return": (
-            "None: expected tokens below 3; does a branch", ("return len(draft),", "len(draft),")
+            "None: expected tokens below 3 (does a branch", ("return len(draft),", "len(draft),")
         ),
         "an exception": ("IndexError", ("p[len(draft)]", "p[9]")),
         "a draft must not be empty": ("for an empty draft it raised UnboundLocalError", (
