@@ -30,11 +30,7 @@ def byte_symbols() -> dict[str, int]:
     >>> symbols["A"] == ord("A"), symbols["Ġ"] == ord(" ")
     (True, True)
     """
-    printable = [
-        *range(ord("!"), ord("~") + 1),
-        *range(ord("¡"), ord("¬") + 1),
-        *range(ord("®"), ord("ÿ") + 1),
-    ]
+    printable = [byte for byte in range(256) if chr(byte).isprintable() and chr(byte) != " "]
     symbols = {chr(byte): byte for byte in printable}
     others = [byte for byte in range(256) if byte not in printable]
     return symbols | {chr(256 + i): byte for i, byte in enumerate(others)}

@@ -123,7 +123,10 @@ def causal_mask(n, xp, dtype):  # -> [n, n]
 
 
 def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
-    # [n_head, n_total, d_head] -> [n_head, n_new, d_head]; the new positions are the last
+    # [n_head, n_total, d_head] -> [n_head, n_new, d_head]
+    """softmax(q @ k / sqrt(d_head)) @ v: each of the new positions, which are the last, attends to
+    those up to itself. xp: the module of the arrays, numpy or cupy.
+    """
     n_new, d_head = q.shape[1:]
     scores = (q * (1 / math.sqrt(d_head))) @ k  # [n_head, n_new, n_total]
     if n_new > 1:  # a position attends to the past, and to the new ones up to itself

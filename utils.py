@@ -1,8 +1,4 @@
-"""Builds models for a backend, NumPy or CuPy, with the weights of a checkpoint folder or random
-weights.
-
-The folders themselves, their file formats and downloads, are in checkpoints/.
-"""
+"""Builds models for a backend, NumPy or CuPy, with the weights of a checkpoint folder."""
 
 import re
 from collections.abc import Callable
@@ -112,9 +108,10 @@ def load_models(
             raise ValueError(f"{pair} have different vocabularies: they cannot pair")
     configs = [fit_vocabulary(*of, encoders[0]) for of in zip(folders, configs)]
     require_memory(configs)
-    reads = [stored_weights(*of) for of in zip(folders, configs)]
+    reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     backend = backend or get_backend()
-    return [build_model(*of, backend) for of in zip(configs, reads)], encoders[0]
+    models = [build_model(config, read, backend) for config, read in zip(configs, reads)]
+    return models, encoders[0]
 
 
 # ---------------------------------------------------------------- memory

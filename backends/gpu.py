@@ -82,27 +82,30 @@ EXACT_GELU = cupy.ElementwiseKernel(
 
 def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] -> [n, n_embd]
     """Bring each row to mean 0 and variance 1, times weight, plus bias, in a new array: what
-    gpt2.layer_norm does, as one kernel. xp is not used.
+    gpt2.layer_norm does, as one kernel. epsilon is added to the variance before its root; xp, the
+    array module, is not used: it is CuPy.
     """
     x = cupy.ascontiguousarray(x)
     y = cupy.empty_like(x)
     n_rows, n = x.shape
     if n_rows:  # a kernel of no threads is an error
         arguments = x, weight, bias, y, np.int32(n), np.float32(epsilon)
-        LAYER_NORM((n_rows,), (WARP,), arguments)
+        LAYER_NORM((n_rows,), (WARP,), arguments)  # a block of WARP threads for each row writes y
     return y
 
 
 def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_head, n_total],
     # [n_head, n_total, d_head] -> [n_head, n_new, d_head]
-    """softmax(q @ k / sqrt(d_head)) @ v, where each of the new positions sees those up to itself:
-    what gpt2.dot_product_attention does, with all between the products as one kernel.
+    """softmax(q @ k / sqrt(d_head)) @ v in a new array, for the queries q of the new positions and
+    the keys k and values v of all. The new positions are the last, and each sees those up to
+    itself. What gpt2.dot_product_attention does, with all that is between the products as one
+    kernel. xp, the array module, is not used: it is CuPy.
     """
     scores = q @ k
     n_head, n_new, n_total = scores.shape
     scale = np.float32(1 / math.sqrt(q.shape[-1]))
     arguments = scores, np.int32(n_new), np.int32(n_total), scale
-    CAUSAL_SOFTMAX((n_head * n_new,), (WARP,), arguments)
+    CAUSAL_SOFTMAX((n_head * n_new,), (WARP,), arguments)  # in place, a block for each row
     return scores @ v
 
 
@@ -116,8 +119,9 @@ class Weight:
     __array_ufunc__ = None  # `x @ self` is for __rmatmul__
 
     def __init__(self, weight, dtype=cupy.float32):
-        self.weight, self.shape = cupy.asarray(weight, dtype=dtype), weight.shape
-        self.T = self.weight.T
+        self.weight = cupy.asarray(weight, dtype=dtype)
+        self.shape = weight.shape
+        self.T = self.weight.T  # to look up rows of the embedding in the output head
 
     def __rmatmul__(self, x):  # [n_rows, n_in] -> [n_rows, n_out]
         """The Product of x, rounded to the weight's dtype, and the weight."""
@@ -140,28 +144,40 @@ class Product:
         return self
 
     def __radd__(self, x):
-        """x + product + bias, as one kernel, in float32."""
+        """x + (product + bias) for a float32 array x of the product's shape, as one kernel; returns
+        a float32 array.
+        """
         return ADD(x, self.product, self.bias)
 
     def reshape(self, *shape):
-        """The sum as a float32 array of this shape."""
-        return (0 + self).reshape(*shape)
+        """product + bias as a float32 array of this shape."""
+        total = 0 + self  # by __radd__
+        return total.reshape(*shape)
 
 
 def gelu(x, xp):  # a Product or an array [..., n] -> [..., n]
     """GELU of x, approximated by tanh as in gpt2.gelu; of a Product, with its bias added before, in
     the same kernel. Returns a new array of x's dtype, float32 or float16. xp is not used.
     """
-    return GELU(x.product, x.bias) if isinstance(x, Product) else GELU(x, 0)
+    if isinstance(x, Product):
+        return GELU(x.product, x.bias)
+    return GELU(x, 0)
 
 
 def exact_gelu(x, xp):  # a Product or an array [..., n] -> [..., n]
-    """GELU of x as in `gelu`, but by the normal distribution itself."""
-    return EXACT_GELU(x.product, x.bias) if isinstance(x, Product) else EXACT_GELU(x, 0)
+    """x times the probability that a standard normal number is below it: GELU without the
+    approximation by tanh. Of a Product, with its bias added before, in the same kernel. Returns a
+    new array of x's dtype, float32 or float16. xp is not used.
+    """
+    if isinstance(x, Product):
+        return EXACT_GELU(x.product, x.bias)
+    return EXACT_GELU(x, 0)
 
 
 def asarray(array):
-    """A NumPy array on the GPU, of the same shape; floats become float32, which kernels expect."""
+    """A NumPy array copied to the GPU, of the same shape. Floats of any size become float32, which
+    the kernels expect; integers stay.
+    """
     dtype = cupy.float32 if array.dtype.kind == "f" else array.dtype
     return cupy.asarray(array, dtype=dtype)
 
@@ -172,7 +188,9 @@ def to_host(product: Product) -> np.ndarray:
 
 
 def parts(dtype: Any) -> dict[str, Any]:
-    """{field of a Backend: its value on a GPU}; dtype: of the weights, float32 or float16."""
+    """{field of a Backend: its value on a GPU}, without "name". dtype: of the weights of layers,
+    np.float32 or np.float16; in float16, rows of the embedding are looked up in a float32 copy.
+    """
     return {
         "xp": cupy,
         "asarray": asarray,

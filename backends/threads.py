@@ -42,11 +42,7 @@ cpu_clock = clock if is_coarse else time.thread_time
 
 
 def ceil_div(a: int, b: int) -> int:
-    """a / b, rounded up.
-
-    >>> ceil_div(7, 2)
-    4
-    """
+    """a / b, rounded up: 7 / 2 to 4."""
     return -(-a // b)
 
 
@@ -57,8 +53,8 @@ def ranges(n: int, n_threads: int) -> list[tuple[int, int]]:
     >>> ranges(10, 3)
     [(0, 4), (4, 7), (7, 10)]
     """
-    ends = [ceil_div(n * i, n_threads) for i in range(1, n_threads + 1)]
-    return list(zip([0, *ends], ends))
+    cuts = [ceil_div(n * i, n_threads) for i in range(n_threads + 1)]
+    return list(zip(cuts, cuts[1:]))
 
 
 class Bell:
@@ -159,25 +155,27 @@ class Threads:
             self.free.release()
 
     def run_ranges(self, function: Callable, parts: list[tuple[int, int]]) -> None:
-        """Call function(start, end) for each of the parts: on this thread for the first, on a
-        worker for each other. When all are done, raises what the function raised.
+        """Call function(start, end) for all `parts`, at most self.n, at the same time: the first on
+        this thread, each other on a worker, so the caller has to hold self.free. When all calls
+        have ended, enters the gain (`enter`), and raises an error that the function raised.
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
         began = clock()
         waiting = []
-        for (start, end), (inbox, bell, done_bell) in zip(parts[1:], self.workers):
+        (own_start, own_end), *others = parts
+        for (start, end), (inbox, bell, done_bell) in zip(others, self.workers):
             done: SimpleQueue = SimpleQueue()
             inbox.put((function, start, end, done, done_bell))
             bell.ring()
             waiting.append((done_bell, done))
         cpu_began = cpu_clock()
         try:
-            function(*parts[0])
+            function(own_start, own_end)
         finally:  # wait for all, also after an error: no worker may still be writing
-            own = cpu_clock() - cpu_began
+            alone = len(parts) * (cpu_clock() - cpu_began)  # seconds of all parts on one thread
             errors = [done_bell.get(done) for done_bell, done in waiting]
-            self.enter(len(parts) * own - (clock() - began))  # the time alone, less that together
+            self.enter(alone - (clock() - began))
         for error in errors:
             if error is not None:
                 raise error
@@ -187,8 +185,9 @@ class Threads:
         all parts on one thread without a break, less the time that it took. When losses exceed
         gains, sets self.alone_until.
         """
-        # a quarter of a gain, because a thread that is alone has all of the memory's bandwidth
-        self.credit = min(CREDIT, self.credit + (gain / 4 if gain > 0 else gain))
+        if gain > 0:
+            gain /= 4  # because a thread that is alone has all of the memory's bandwidth
+        self.credit = min(CREDIT, self.credit + gain)
         if self.credit < 0:
             self.alone_until = clock() + ALONE * min(MOST_LOST, -self.credit)
             self.credit = 0.0

@@ -68,12 +68,16 @@ def play(
     if save:
         save_page(save, run, settings)
     else:
-        serve_page(port, run, settings, not no_browser)
+        serve_page(port, run, settings, opens_browser=not no_browser)
 
 
 def serve_page(port: int, run: Callable, settings: dict[str, Any], opens_browser: bool) -> None:
-    """Serve the page of run(settings, tell) until Ctrl-C, and print its address. Raises ValueError
-    for a port that cannot be had.
+    """Serve the live page on this port of this machine (0: a free one) until Ctrl-C; print its
+    address, and open it in a browser if opens_browser is True. Raises ValueError for a port that
+    cannot be had.
+
+    settings: {flag: value}, the first values of the page's form. run(settings, tell) computes the
+    data that the page shows, as page.runs.race does; tell is its way to send lines before that
     """
     try:
         server = LiveServer(port, settings, run)
@@ -91,12 +95,15 @@ def serve_page(port: int, run: Callable, settings: dict[str, Any], opens_browser
 
 
 def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
-    """Write the page of run(settings, tell) to a new file, and print its name."""
-    with tqdm(desc="Turns", leave=False, disable=None) as bar:
+    """Compute the data of run(settings, tell), as page.runs.race does, with a bar on a terminal;
+    write the page that shows it to a new file, and print the file's name.
+    """
+    with tqdm(desc="Turns", leave=False, disable=None) as bar:  # None: only on a terminal
 
         def tell(row: Any = None, done: int = 0, total: int = 0) -> None:
-            if total:
-                bar.total, bar.n = total, done
+            if total:  # else the call only says that the run goes on
+                bar.total = total
+                bar.n = done
             bar.refresh()
 
         page = page_of(run(settings, tell))

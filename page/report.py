@@ -26,14 +26,20 @@ SCRIPTS = ("base.js", "race.js", "microscope.js", "pays.js", "live.js")
 
 
 def without_folders(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with models named without their folders: people pass pages on."""
-    sizes = ("target_model_size", "draft_model_size")
-    folders = {name: settings[name] for name in sizes if Path(settings[name]).is_dir()}
-    return settings | {name: Path(path).resolve().name for name, path in folders.items()}
+    """A copy of the settings {flag: value} in which a model that is given as the path of a folder
+    is named by the folder's own name alone: people pass pages on, and paths are private.
+    """
+    named = dict(settings)
+    for flag in ("target_model_size", "draft_model_size"):
+        path = Path(settings[flag])
+        if path.is_dir():
+            named[flag] = path.resolve().name
+    return named
 
 
 def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """The shell command of a run. It leaves out a flag that has its default, but for ALWAYS_NAMED.
+    """The shell command of a run with these settings {flag: value}. It leaves out a flag whose
+    value is that of `defaults`, but for ALWAYS_NAMED.
 
     command({"prompt": "a b", "K": 2}, {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -43,38 +49,45 @@ def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
             words.append(f"--{name}")
         elif name in ALWAYS_NAMED or value != defaults[name]:
             words += [f"--{name}", str(value)]
-    # as a flag's value, a hyphen would stand for standard input
-    return ("printf - | " if settings.get("prompt") == "-" else "") + shlex.join(words)
+    line = shlex.join(words)
+    if settings.get("prompt") == "-":  # as a flag's value, a hyphen stands for standard input
+        return f"printf - | {line}"
+    return line
 
 
 def decode_each(encoder: Encoder, ids: list[int], tokens: list[int]) -> list[str]:
-    """The text of each of the tokens that follow `ids`; joined, they are the text of all. A
-    character that several tokens make up is in the text of its last token.
+    """The text of each of `tokens`, at least one, which follow the tokens `ids`; joined, they are
+    the text of all. A character that several tokens make up is in the text of its last token.
     """
     decode = encoder.incremental_decoder()
-    decode(ids)
+    decode(ids)  # whose last character may be unfinished
     texts = [decode([token]) for token in tokens]
     texts[-1] += decode([], final=True)
     return texts
 
 
 def to_6_digits(value: Any) -> Any:
-    """A copy of JSON data with its floats rounded to 6 significant digits."""
+    """A copy of JSON data with its floats, at any depth, rounded to 6 significant digits. Tuples
+    become lists.
+    """
     if isinstance(value, dict):
         return {name: to_6_digits(item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [to_6_digits(item) for item in value]
-    return float(f"{value:.6g}") if isinstance(value, float) else value
+    if isinstance(value, float):
+        return float(f"{value:.6g}")
+    return value
 
 
 def texts_of(encoder: Encoder, tokens: list[int], notes: list[dict[str, Any]]) -> dict[int, str]:
-    """{token: its text} of `tokens`, and of all that the notes of rounds name: those that were
-    drafted, written or likely.
+    """{token: its text} of `tokens`, and of all that the notes of rounds (page.rounds.note_of)
+    name: those that were drafted, written or likely.
     """
     named = set(tokens)
     for note in notes:
         named.update(note["draft"], note["tokens"])
-        named.update(token for rows in note["likely"] for token, _, _ in rows)
+        for rows in note["likely"]:
+            named.update(token for token, _p, _q in rows)
     return {token: encoder.decode([token]) for token in sorted(named)}
 
 
@@ -88,18 +101,21 @@ def run_data(
     turn: dict[str, Any],
     turns: list[list[float]],
 ) -> dict[str, Any]:
-    """All that the page shows of a run, for JSON.
+    """All that the page shows of a run, one text that both decoders wrote several times, for JSON.
 
-    ids: of the prompt. chance, notes: of page.runs.notes_of. turn: the one to show, as
-    page.runs.take_turn returned it; turns: the seconds of all, as page.runs.times_of returns them
+    pair: (target, draft, encoder). ids: of the prompt. settings, defaults: {flag: value} of the
+    run, and those that its command leaves out. chance: the temperature of p and q in the notes.
+    notes: of the rounds, by page.rounds.note_of. turn: the one to show, as page.runs.take_turn
+    returned it. turns: the seconds of all, as page.runs.times_of returns them
     """
     target, draft, encoder = pair
     alone = turn["tokens"]
-    texts = iter(decode_each(encoder, ids, [token for note in notes for token in note["tokens"]]))
-    rounds = [
-        note | {"shown": [next(texts) for _ in note["tokens"]], "seconds": seconds}
-        for note, seconds in zip(notes, turn["rounds"], strict=True)
-    ]
+    texts = decode_each(encoder, ids, [token for note in notes for token in note["tokens"]])
+    rounds = []
+    for note, seconds in zip(notes, turn["rounds"], strict=True):
+        n = len(note["tokens"])
+        rounds.append(note | {"shown": texts[:n], "seconds": seconds})
+        texts = texts[n:]
     alone_texts = decode_each(encoder, ids, alone)
     shown = without_folders(settings)
     models = [model for model in (target, draft) if model is not None]
@@ -156,7 +172,7 @@ def policy() -> str:
 
 def page_of(data: dict[str, Any]) -> str:
     """The HTML of the page, complete in one file. data: what page.runs.race returned, or
-    {"live": {"token", "form"}} for a page that asks its server
+    {"live": {"token": for the server's address, "form": its fields}} for a page that asks a server
     """
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")

@@ -22,8 +22,11 @@ class RecordingRng(Rng):
         return self.tossed[-1] < ratio
 
     def coins(self, n: int) -> list[float]:
-        """Up to n first coins that were tossed since the last call."""
-        tossed, self.tossed = self.tossed, []
+        """The first n numbers that were recorded since the last call, fewer if there are fewer. All
+        recorded numbers are forgotten.
+        """
+        tossed = self.tossed
+        self.tossed = []
         return tossed[:n]
 
 
@@ -37,19 +40,24 @@ class LikeliestRng(Rng):
 
 
 def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, Any]]:
-    """The note of each Round but the prefill, as soon as it comes.
+    """Yield note_of each Round but the prefill, as soon as it comes.
 
-    rng: of the text; only a RecordingRng has coins. rule: "token", "block" or "coupled"
+    rng: what made the random choices of the text; only a RecordingRng has coins, and only those of
+    the token rule are noted. rule: "token", "block" or "coupled"
     """
     for this_round in rounds:
-        coins = rng.coins(this_round.examined) if isinstance(rng, RecordingRng) else []
+        coins: list[float] = []
+        if rule == "token" and isinstance(rng, RecordingRng):
+            coins = rng.coins(this_round.examined)
         if this_round.tokens:  # the prefill has none
-            yield note_of(this_round, coins if rule == "token" else [], rule)
+            yield note_of(this_round, coins, rule)
 
 
 def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
-    """The numbers of one round, just after it, for JSON. Lists have an item for each drafted token,
-    but for those of `tokens`, the tokens that the round wrote.
+    """The numbers of one round, for JSON. this_round: a Round of sampling.py with tokens. rule:
+    "token", "block" or "coupled". Of the result, most keys are those of Round. "tokens", "sources"
+    and "likely" have an item for each token that the round wrote, the other lists one for each
+    drafted token:
 
     p, q: the probabilities of the drafted tokens
     overlap: the sum of min(p, q) over all tokens; under the block rule, p times the support before
@@ -62,8 +70,15 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     n = len(draft)
     p_drafted = p[np.arange(n), draft].tolist()
     q_drafted = q[np.arange(n), draft].tolist() if n else []
-    support = block_support(p_drafted, q_drafted) if rule == "block" else None
-    before = np.array([1.0, *support[:-1]])[:, None] if support else 1.0
+    support = None
+    before: Any = 1.0
+    if rule == "block":
+        support = block_support(p_drafted, q_drafted)
+        before = np.array([1.0, *support[:-1]])[:, None]  # the support before each token, [n, 1]
+    likely = []
+    for i, token in enumerate(this_round.tokens):  # one more than drafted, if all were accepted
+        written_and_drafted = {int(token), *draft[i : i + 1]}
+        likely.append(likely_rows(p[i], q[i] if i < n else None, written_and_drafted))
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,
@@ -75,33 +90,34 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
         "overlap": np.minimum(before * p[:n], q).sum(axis=-1).tolist() if n else [],
         "coins": coins,
         "support": support,
-        "likely": [
-            likely_rows(p[i], q[i] if i < n else None, {int(token), *draft[i : i + 1]})
-            for i, token in enumerate(this_round.tokens)
-        ],
+        "likely": likely,
     }
 
 
 def top_tokens(p) -> list[int]:  # [n_vocab] -> up to N_LIKELY ids
-    """The likeliest tokens of a distribution, best first, without those of probability 0."""
+    """The N_LIKELY likeliest tokens of a distribution, best first; none of probability 0."""
     n = min(N_LIKELY, len(p))
-    top = np.argpartition(p, -n)[-n:]
+    top = np.argpartition(p, -n)[-n:]  # the n likeliest, in no order
     best_first = top[np.argsort(-p[top], kind="stable")]
     return [int(token) for token in best_first if p[token] > 0]
 
 
 def likely_rows(p, q, tokens: set[int]) -> list[tuple]:  # [n_vocab], [n_vocab] or None
-    """[(token, p, q)] of the likeliest tokens of p and of q, and of `tokens`, likeliest by p first;
-    q is None for all if the distribution q is.
+    """[(token, p, q)] of the likeliest tokens by p and by q, and of `tokens`, the likeliest by p
+    first, of equals the likeliest by q, then the lowest id. The third is None if q is.
     """
-    shown = tokens.union(top_tokens(p), [] if q is None else top_tokens(q))
-    rows = [(token, float(p[token]), None if q is None else float(q[token])) for token in shown]
-    return sorted(rows, key=lambda row: (-row[1], -(row[2] or 0), row[0]))
+    if q is None:
+        shown = tokens.union(top_tokens(p))
+        return [(token, float(p[token]), None) for token in sorted(shown, key=lambda t: (-p[t], t))]
+    shown = tokens.union(top_tokens(p), top_tokens(q))
+    best_first = sorted(shown, key=lambda t: (-p[t], -q[t], t))
+    return [(token, float(p[token]), float(q[token])) for token in best_first]
 
 
 def block_support(p: list[float], q: list[float]) -> list[float]:
-    """The P of block verification after each drafted token (sampling.verify_block): the product of
-    the ratios p / q so far, cut to 1 at each token.
+    """For each drafted token, the probability with which block verification accepts the draft at
+    least up to it, given the draft (w in sampling.verify_block): the product of the ratios p / q so
+    far, cut to 1 at each token. p, q: the probabilities of the drafted tokens.
     """
     support, P = [], 1.0
     for p_token, q_token in zip(p, q):

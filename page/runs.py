@@ -13,8 +13,9 @@ from decoding.decode import begin, encode_prompt, options_of, timed
 from page.report import run_data
 from page.rounds import LikeliestRng, RecordingRng, noted
 
-N_TURNS = 5  # of both decoders; three where the first takes longer than this many seconds
-LONG = 3.0
+N_TURNS = 5  # of both decoders
+FEW_TURNS = 3  # where the first takes longer than LONG
+LONG = 3.0  # seconds
 RANDOM = 0.8  # the temperature of the second run, where that of the first is 0
 MAX_PROMPT = 4000  # characters
 FIELDS = {  # of the page's form: label, least, most, step
@@ -29,18 +30,21 @@ OTHERS = "The wolf knocked at the door", "A knight rode into the forest", "Far o
 
 
 def form(settings: dict[str, Any]) -> dict[str, Any]:
-    """The page's form, filled with the settings."""
-    fields = {
-        name: dict(zip(("label", "least", "most", "step"), limits), value=settings[name])
-        for name, limits in FIELDS.items()
-    }
+    """The page's form, for JSON: its prompt, other prompts to choose, and its number fields with
+    their limits, filled with the settings {flag: value}.
+    """
+    fields = {}
+    for name, (label, least, most, step) in FIELDS.items():
+        limits = {"label": label, "least": least, "most": most, "step": step}
+        fields[name] = limits | {"value": settings[name]}
     prompt = {"value": settings["prompt"], "most": MAX_PROMPT}
     return {"prompt": prompt, "prompts": OTHERS, "fields": fields}
 
 
 def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings, with the values of a request in their place. Raises ValueError for a value that
-    the page would not send.
+    """The settings {flag: value}, in which the prompt and the FIELDS have the values of a request.
+    body: JSON, {name: value} of all these. Raises ValueError for a value that is missing, of
+    another type, or outside the limits of its field.
     """
     try:
         request = json.loads(body)
@@ -56,7 +60,9 @@ def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_number(name: str, value: Any) -> int | float:
-    """The value of a field of the form. Raises ValueError unless it is a number within limits."""
+    """The value that a request has for a field of FIELDS; a float if its step is "any". Raises
+    ValueError unless it is a number within the field's limits, and an int if its step is 1.
+    """
     _, least, most, step = FIELDS[name]
     kinds = int if step == 1 else (int, float)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
@@ -70,8 +76,12 @@ def read_number(name: str, value: Any) -> int | float:
 
 
 def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> dict[str, Any]:
-    """Decode a text with both decoders. Returns the tokens of the large model alone, the "seconds"
-    of each, and those of each speculative round, [drafting, all else], as "rounds".
+    """Decode a text with the large model alone, then with the speculative decoder, by the clock.
+    Returns {"tokens": those of the large model alone, "seconds": of each of them, "rounds":
+    [seconds of drafting, of all else] of each speculative round}, all without the prefill.
+
+    pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}. tell() is
+    called after each round; what it raises ends the turn
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
@@ -90,12 +100,14 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
         split.append([sum(drafting), seconds[-1] - sum(drafting)])
         drafting.clear()
         tell()
-    return {"tokens": tokens, "seconds": alone[1:], "rounds": split[1:]}  # without the prefill
+    # the first of each is the prefill
+    return {"tokens": tokens, "seconds": alone[1:], "rounds": split[1:]}
 
 
 def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
-    """The notes of the speculative rounds of a text, which is decoded once more, untimed. At
-    temperature 0, p and q are those that the same words have at the temperature `chance`.
+    """Yield note_of each speculative round of a text, which is decoded for that, untimed. Where the
+    settings have temperature 0, p and q are those that the same tokens have at the temperature
+    `chance`: at 0 they would be 0 and 1. The other arguments are those of take_turn.
     """
     target, draft_model, encoder = pair
     options, seed, coupled = options_of(settings), settings["seed"], settings["coupled"]
@@ -111,24 +123,33 @@ def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iter
 
 
 def times_of(turn: dict[str, Any]) -> list[float]:
-    """[seconds of the large model alone, of drafting, of the rest] of a turn."""
-    return [sum(turn["seconds"]), *map(sum, zip(*turn["rounds"]))]
+    """[seconds of the large model alone, of drafting, of the rest of speculative decoding] in a
+    turn, as take_turn returned it.
+    """
+    drafting = sum(seconds for seconds, _rest in turn["rounds"])
+    rest = sum(seconds for _drafting, seconds in turn["rounds"])
+    return [sum(turn["seconds"]), drafting, rest]
 
 
 def speedup_of(turn: dict[str, Any]) -> float:
-    """How many times as fast the speculative decoder was in a turn, for texts of equal length."""
+    """How many times as fast as the large model alone the speculative decoder was in a turn, as
+    take_turn returned it: seconds over seconds, as both texts are equally long.
+    """
     alone, drafting, rest = times_of(turn)
     return alone / (drafting + rest)
 
 
 def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[str, Any]:
-    """Let both decoders take turns at the text of the settings. Returns what the page shows: the
-    turn with the median speedup, and the times of all; as "other", the same at temperature RANDOM,
-    or at 0 if the settings draw at random. Raises ValueError for a prompt that is too long.
+    """Let both decoders take turns at the text of the settings. Returns what the page shows, as
+    run_data makes it of the turn with the median speedup and the times of all; under "other", the
+    same at temperature RANDOM, or at 0 if the settings draw at random. Raises ValueError for a
+    prompt that is too long, and what `tell` raises.
 
+    pair: (target, draft model, encoder)
     defaults: {flag: value} that the command of the run leaves out
-    tell: sends the page a line, tell(row=the first turn) and tell(done=, total=) after each;
-        without a line, it raises an error if nobody waits any more
+    settings: {flag: value} of the run
+    tell: called as tell(row=run_data of the first turn alone), as tell(done=, total=), in turns,
+        after each, and as tell() now and then, so that it can raise an error if nobody waits
     """
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
@@ -136,7 +157,7 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     chance = RANDOM if is_greedy else settings["temperature"]
     other = settings | {"temperature": chance if is_greedy else 0.0}
     runs: list[dict] = []
-    n_turns = N_TURNS
+    n_turns, n_done = N_TURNS, 0  # turns of each of the two runs, turns that both have had
     for run_settings in (settings, other):
         notes: list[dict] = []
         for note in notes_of(pair, ids, run_settings, chance):
@@ -145,11 +166,15 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         data = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
-            turns.append(take_turn(pair, ids, run_settings, tell))
-            if not runs and len(turns) == 1:
-                n_turns = 3 if sum(times_of(turns[0])) > LONG else N_TURNS
-                tell(row=data(turns[0], [times_of(turns[0])]))
-            tell(done=n_turns * len(runs) + len(turns), total=2 * n_turns)
+            turn = take_turn(pair, ids, run_settings, tell)
+            turns.append(turn)
+            n_done += 1
+            if n_done == 1:
+                if sum(times_of(turn)) > LONG:
+                    n_turns = FEW_TURNS
+                tell(row=data(turn, [times_of(turn)]))
+            tell(done=n_done, total=2 * n_turns)
         median = sorted(turns, key=speedup_of)[n_turns // 2]
         runs.append(data(median, [times_of(turn) for turn in turns]))
-    return runs[0] | {"other": runs[1]}
+    shown, other_run = runs
+    return shown | {"other": other_run}

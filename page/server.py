@@ -34,7 +34,9 @@ class RequestError(Exception):
 
 
 def require(condition: Any, status: int, reason: str) -> None:
-    """Raise RequestError(status, reason) unless the condition is true."""
+    """Raise RequestError unless the condition is true. status: the HTTP status of the answer.
+    reason: its one line
+    """
     if not condition:
         raise RequestError(status, reason)
 
@@ -113,8 +115,9 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(self.send_race)
 
     def answer(self, respond: Callable) -> None:
-        """Call respond() if the request has the right Host; answer with the RequestError if not, or
-        if respond raises one.
+        """Call respond(), which sends the answer to the request. If the request has another Host
+        than the server's, or respond raises a RequestError, answer with the status and reason of
+        that.
         """
         try:
             require(self.headers.get("Host") in self.server.hosts, 403, f"wrong host: {ADVICE}")
@@ -123,7 +126,9 @@ class Handler(BaseHTTPRequestHandler):
             self.send_error(error.status, str(error))
 
     def begin_answer(self, status: int, content_type: str) -> None:
-        """Send the status and the headers of an answer."""
+        """Send the HTTP status and the headers of an answer, among them the server's. content_type:
+        of what is to follow, in UTF-8, such as text/html.
+        """
         self.send_response(status)
         self.send_header("Content-Type", f"{content_type}; charset=utf-8")
         for name, value in self.server.headers.items():
@@ -131,18 +136,22 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
 
     def send_line(self, **line: Any) -> None:
-        """Send a line of JSON: the object of these fields."""
+        """Send the keyword arguments as a JSON object on one line: send_line(done=1) sends
+        {"done":1}.
+        """
         self.wfile.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
     def check_token(self, received: str, expected: str) -> None:
-        """Raise RequestError (403) for a wrong token. The time of the comparison does not depend on
-        how many characters are right.
+        """Raise RequestError (403) unless the token that was received is the expected one. The time
+        of the comparison does not depend on how many characters are right.
         """
         is_equal = hmac.compare_digest(received.encode(), expected.encode())
         require(is_equal, 403, f"wrong or no token: {ADVICE}")
 
     def send_page(self) -> None:
-        """Answer GET / with the page. Raises RequestError for another path or a wrong token."""
+        """Answer GET /?token=... with the page. Raises RequestError for another path or a wrong
+        token.
+        """
         path, _, query = self.path.partition("?")
         require(path == "/", 404, "not found: the page is at /")
         self.check_token(query, f"token={self.server.token}")
@@ -150,8 +159,9 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(self.server.page)
 
     def send_race(self) -> None:
-        """Answer POST /api/race with the lines of a race. Raises RequestError for a wrong origin,
-        token, path or body.
+        """Answer POST /api/race with the lines of a race, as they come, then a line {"result"}, or
+        {"error"} if it failed. Raises RequestError, before any line, for a wrong origin, token,
+        path or body; ConnectionError or TimeoutError if the browser no longer waits.
         """
         origin = self.headers.get("Origin", "").removeprefix("http://")
         require(origin in self.server.hosts, 403, f"wrong origin: {ADVICE}")
@@ -174,8 +184,8 @@ class Handler(BaseHTTPRequestHandler):
             self.tell(**line)
 
     def read_body(self) -> bytes:
-        """The request's body. Raises RequestError if its Content-Length is no number or too large,
-        or if fewer bytes arrive.
+        """The request's body. Raises RequestError if its Content-Length is no number or above
+        MAX_BYTES, or if fewer bytes arrive, or not in time.
         """
         length = self.headers.get("Content-Length", "")
         # a limit of digits first: int() of thousands of them is slow, or an error

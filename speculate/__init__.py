@@ -28,7 +28,12 @@ def import_ours(
     name: str, own: Any = None, local: Any = None, fromlist: Any = (), level: int = 0
 ) -> ModuleType:
     """What the statement `import` calls in a module of this program, in place of __import__: utils
-    is then speculate.utils, whatever else has this name. Takes and returns what __import__ does.
+    is then speculate.utils, whatever else has this name. A module of another program is imported
+    as always. Takes and returns what builtins.__import__ does.
+
+    name: of a module, with dots. own, local: the global and local variables where the statement
+    stands. fromlist: the names after `from ... import`; without any, the package that `name` begins
+    with is returned, else the module. level: number of leading dots of a relative import
     """
     top = name.partition(".")[0]
     if level or top not in OURS:
@@ -53,7 +58,10 @@ class Finder:
     def find_spec(
         name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Where Python finds a module of this name; None for one of another program."""
+        """The ModuleSpec by which Python loads the module of this name, with a Loader of ours; None
+        for one of another program, whose name does not begin with "speculate.". path, target: as
+        importlib passes them to any finder, for PathFinder
+        """
         if not name.startswith(f"{__name__}."):
             return None
         spec = PathFinder.find_spec(name, path, target)
