@@ -183,18 +183,22 @@ def sloping(n: int) -> np.ndarray:  # -> [n]
 
 
 def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
-    """[the case with other models, for K = 1, in which to_probs makes some of many tokens
-    impossible], in p and in q; [] if that takes more than 65 tokens.
+    """The case with other models, for K = 1, with the fewest tokens of which to_probs makes some
+    impossible, in p and in q; and with the fewest of which it leaves no more, however many there
+    are, as with top_p and top_k, where top_p cuts first. Of 65 tokens or fewer; else [].
     """
-    for n in range(2, 66):
-        if is_cut(sloping(n), to_probs):
-            # tokens 0 and 1 replace a draft: of more, a race takes too many branches
-            p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
-            p[:2] += 0.4, 0.2
-            target, draft_model = (rows(row, np.eye(n + 2)[0]) for row in (p, q))
-            name = f"{n + 2} tokens"
-            return [replace(case, name=name, target=target, draft_model=draft_model)]
-    return []
+    n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 74)}
+    cut = [n for n in range(2, 66) if n_left[n] < n]
+    at_most = [n for n in cut if n_left[n] == n_left[n + 8]]
+    cases = []
+    for n in sorted({*cut[:1], *at_most[:1]}):
+        # tokens 0 and 1 replace a draft: of more, a race takes too many branches
+        p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
+        p[:2] += 0.4, 0.2
+        target, draft_model = (rows(row, np.eye(n + 2)[0]) for row in (p, q))
+        name = f"{n + 2} tokens"
+        cases.append(replace(case, name=name, target=target, draft_model=draft_model))
+    return cases
 
 
 # ---------------------------------------------------------------- models
@@ -307,6 +311,9 @@ LOOP_CASES = [
     Case("p = q", random_model(1), random_model(1), 2, 3, (1, 0, 2, 1, 0, 2)),
     Case("K = 2", random_model(1), random_model(2), 2, 3),
     Case("float32", random_model(1), random_model(2), 2, 3, dtype=np.float32),
+    # after a round in which all are accepted, another one; every row depends on the whole text
+    Case("K = 1, four new tokens", random_model(9, 2), random_model(10, 2), 1, 4, (1, 0)),
+    Case("K = 2, five new tokens", random_model(9, 2), random_model(10, 2), 2, 5, (1, 0)),
     Case("zeros", random_model(3, 4, 1), random_model(4, 4, 1), 2, 3),
     Case("one-hot q", random_model(5), counting(1), 3, 4),
     Case("temperature 0, right drafts", counting(1), counting(1), 3, 10),
@@ -367,6 +374,7 @@ TREE_CASES = [
     tree_case("a chain", random_model(1), random_model(2), (-1, 0)),
     tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), False),
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
+    tree_case("a tree, depth first", random_model(1), random_model(2), (-1, 0, -1, 2), False),
     tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, False),
     tree_case("five candidates", rows(FIVE_P, BONUS), rows(FIVE_Q), (-1,) * 5),
     tree_case("five levels", rows(FIVE_P), rows([0.5, 0.5, 0]), (-1, 0, 1, 1, 2, 3, 4, 5)),
@@ -402,6 +410,10 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
         row_case(rows(P4, Q4), rows(P4)),
     ),
     batch_case("two rows, K = 2", *(row_case(random_model(n, 2), Q_OF_2, 2) for n in (1, 2))),
+    batch_case(
+        "two rows that differ, K = 2",
+        *(row_case(random_model(n, 3, 1), random_model(n + 1), 2) for n in (3, 5)),
+    ),
     # whoever takes coins or noise with a wrong stride takes some of another row's
     batch_case("three rows", *(row_case(until(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7))),
     batch_case(

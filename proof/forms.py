@@ -279,7 +279,8 @@ def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 class TableModel:
     """The model that a loop calls: ids -> [len(ids), n_vocab], row i for the token after
     ids[: i + 1]. With a cache, any object with a list `ids`, it reads new ids after those in
-    there, and appends them. Rows inside the prompt are uniform: nobody needs them.
+    there, and appends them. Rows inside the prompt are uniform: nobody needs them. After another
+    prompt the rows are others: those of the model, with the tokens in reverse order.
 
     model: the new text, without the prompt -> [n_vocab]
     prompt: the ids before the new text
@@ -320,8 +321,10 @@ class TableModel:
         shape = len(new_ids), self.n_vocab
         rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)  # uniform in the prompt
         first = len(text) - len(new_ids) + 1  # rows[0] follows so many tokens
+        is_prompt = text[:n_prompt] == list(self.prompt)
         for end in range(max(first, n_prompt), len(text) + 1):
-            rows[end - first] = self.model(tuple(text[n_prompt:end]))
+            row = self.model(tuple(text[n_prompt:end]))
+            rows[end - first] = row if is_prompt else row[::-1]
         return rows
 
 

@@ -71,6 +71,28 @@ def test_a_wrong_rule_for_trees_is_wrong(rule, said):
     assert result["verdict"] == "wrong" and said in describe(result)
 
 
+def children_stand_together(tokens, parents, p, q, sample, accept):
+    """A rule for trees that takes as many nodes as a node has children from the first of them."""
+    node, path, row = -1, [], p[0]
+    while node in parents:
+        first = parents.index(node)
+        for i in range(first, first + parents.count(node)):
+            if accept(row[tokens[i]] / q[i, tokens[i]]):
+                path.append(i)
+                node, row = i, p[i + 1]
+                break
+            row = rest_of(row, q[i])
+        else:
+            break
+    return path, sample(row)
+
+
+def test_the_nodes_of_a_tree_come_in_any_order():
+    result = prove(children_stand_together)
+    wrong = [case["name"] for case in result["cases"] if case["first_wrong"]]
+    assert (result["verdict"], wrong) == ("wrong", ["a tree, depth first"])
+
+
 def test_accepted_nodes_are_a_path():
     found = prove(lambda t, parents, p, q: ([*range(len(t))], 0), [TREE_CASES[2]])
     assert found["verdict"] == "wrong" and "expected a path from the root" in describe(found)
@@ -188,6 +210,19 @@ def test_coins_of_a_batch_with_a_wrong_stride(place):
     assert prove(with_indices(place), three, batch=True)["verdict"] == "wrong"
 
 
+def test_rows_of_a_batch_have_their_own_q_at_every_place():
+    right = batch_rule(lambda n, k: np.random.random((n, k)))
+
+    def wrong(drafts, p, q):
+        q = q.copy()
+        q[:, 1:] = q[:1, 1:]  # of the first row
+        return right(drafts, p, q)
+
+    two = [case for case in BATCH_CASES if "differ" in case.name]
+    assert prove(right, two, batch=True)["verdict"] == "exact"
+    assert prove(wrong, two, batch=True)["verdict"] == "wrong"
+
+
 @pytest.mark.parametrize("result, said", [
     ([[0, 0, 0]], "1 to 1 tokens"),
     ([[-1, 0]], "of which 0 count"),
@@ -259,6 +294,38 @@ def draft_one_behind(target, draft_model, ids, n_tokens, K, sample, accept):
         unread = n == len(draft) > 0
         text += [*draft[:n], token]
     return text
+
+
+def read_wrong(context_of):
+    """A loop whose models read context_of(ids, text, whether the last draft was accepted)."""
+
+    def loop(target, draft_model, ids, n_tokens, K, sample, accept):
+        text, all_kept = [], False
+        while len(text) < n_tokens:
+            context, draft, q = context_of(ids, text, all_kept), [], []
+            for _ in range(min(K, n_tokens - len(text) - 1)):
+                q.append(draft_model(context + draft)[-1])
+                draft.append(sample(q[-1]))
+            p = target(context + draft)[-len(draft) - 1 :]
+            n, token = loops.right_rule(draft, p, np.array(q), sample, accept)
+            all_kept = n == len(draft) > 0
+            text += [*draft[:n], token]
+        return text
+
+    return loop
+
+
+def draft_in_place_of_bonus(ids, text, all_kept):
+    return ids + text[:-1] + text[-2:-1] if all_kept else ids + text
+
+
+@pytest.mark.parametrize("context_of, verdict", [
+    (lambda ids, text, all_kept: ids + text, "exact"),
+    (draft_in_place_of_bonus, "wrong"),
+    (lambda ids, text, all_kept: ids[::-1] + text, "wrong"),
+])  # fmt: skip
+def test_a_loop_that_reads_other_tokens_is_wrong(context_of, verdict):
+    assert prove(read_wrong(context_of), LOOP_CASES)["verdict"] == verdict
 
 
 def test_a_draft_model_that_is_one_token_behind_gains_less():
@@ -335,6 +402,20 @@ def test_a_cut_to_many_tokens_is_seen(monkeypatch, k, verdict):
         assert (result["verdict"], result["remarks"]) == (verdict, [])
         wrong = [case["name"] for case in result["cases"] if case["first_wrong"]]
         assert wrong == ([] if k == 50 else ["53 tokens"])
+
+
+def test_top_k_is_missed_where_top_p_cuts_first():
+    """Of 53 tokens, top_p leaves 47, and 44 after top_k."""
+    to_probs = filtered(top_p=0.9)
+
+    def rule(draft, p, q, rng):
+        p, q = (np.array([*map(to_probs, rows)]).reshape(rows.shape) for rows in (p, q))
+        return verify(draft, p, q, rng)
+
+    for k, verdict in ((0, "exact"), (50, "wrong")):
+        result = prove(rule, to_probs=filtered(top_k=k, top_p=0.9))
+        wrong = [case["name"] for case in result["cases"] if case["first_wrong"]]
+        assert result["verdict"] == verdict and wrong == (["53 tokens"] if k else [])
 
 
 def test_a_cut_to_more_tokens_than_any_case_has_is_told():
