@@ -298,7 +298,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("target_cache.ids[n_certain:], ", ""),
         ),
         "the draft model is one token behind": (
-            "the target reads [0, 1, 2, 0, 1, 1, 2, 0], and the draft model [0, 1, 2, 1, 1, 2]:",
+            "the target reads [1, 0, 0, 1, 0], and the draft model [1, 0, 1]:",
             (
                 "            unread = (ids + text + draft)[len(draft_cache.ids) :]",
                 "            n = len(ids + text + draft) - 1 if text else len(draft_cache.ids)\n"
