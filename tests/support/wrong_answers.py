@@ -99,6 +99,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "[0.3, 0.1, 0], expected [0.75, 0.25, 0]", ("lacking / lacking.sum()", "lacking")
         ),
         "0 / 0": ("nan", ("lacking.sum() == 0", "False")),
+        "nearly scaled": ("gives [0.7499", ("/ lacking.sum()", "/ (lacking.sum() + 1e-5)")),
+        "p where q is nearly sure": (
+            "expected [0, 1]", ("lacking.sum() == 0", "0.9 < q.max() < 1 or lacking.sum() == 0")
+        ),
         "p where q is near": ("expected [1, 0, 0]", ("lacking.sum() == 0", "lacking.sum() < 5e-3")),
     },
     "speedup_7": {
@@ -133,6 +137,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "a rare draft is accepted": (
             "0.0004, 0.4997, 0.4979], expected p, at a distance of 3.0e-04",
             ("if accept", "if q[x] < 2e-3 or accept"),
+        ),
+        "a likely draft is safe": ("p = [0.85, 0.15]", ("if accept", "if p[x] > 0.8 or accept")),
+        "a nearly sure draft is accepted": (
+            "p = [0.995, 0.005]", ("if accept", "if (q[x] > 0.95 and p[x] > 0.5) or accept")
         ),
         "a token rare in p is rejected": (
             "p and q of 30 tokens: token 2 comes", ("if accept", "if p[x] > 5e-5 and accept")
@@ -210,6 +218,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "sample(p[len(draft)])",
             "p[len(draft)].argmax() if p[len(draft)].max() > 0.99 else sample(p[len(draft)])",
         )),
+        "a nearly sure draft is accepted": (
+            'Text "', ("if not accept", "if p[i][x] <= 0.99 and not accept")
+        ),
         "a coin of its own": ("random numbers of its own", (
             "accept(p[i][x] / q[i][x])", "random.random() < p[i][x] / q[i][x]",
         )),
@@ -224,8 +235,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "two_drafts_8": {
         "a rare draft is accepted": ("of 30 tokens", ("if accept", "if q[x] < 3e-4 or accept")),
+        "a likely draft is safe": ("p = [0.85, 0.15]", ("if accept", "if p[x] > 0.8 or accept")),
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
-        "one draft": ("can be", ("range(2)", "range(1)")),
+        "one draft": ("trying both in turn gives", ("range(2)", "range(1)")),
     },
     "speculative_5": {
         "three tokens are read": ("", ("    text = []", "    ids = ids[-3:]\n    text = []")),
