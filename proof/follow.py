@@ -58,7 +58,8 @@ def generator_states() -> list[Any]:
     each as something that can be compared by ==.
     """
     name, keys, position, has_gauss, gauss = np.random.get_state()
-    of_numpy = name, keys.tobytes(), position, has_gauss, gauss  # an array has no ==
+    as_bytes = np.asarray(keys).tobytes()  # an array has no ==
+    of_numpy = name, as_bytes, position, has_gauss, gauss
     states = [random.getstate(), of_numpy]
     torch = sys.modules.get("torch")
     if torch is not None:
