@@ -82,6 +82,7 @@ const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
 const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a fetch
 const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
+const isOtherText = run => isByChance(run) && !run.settings.coupled; // the two are drawn apart
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
 
 // How many times as fast guessing was, in each turn: [seconds alone, of drafting, of the rest].
@@ -101,6 +102,7 @@ function costsOf({alone, rounds}) {
 // ---------------------------------------------------------------- what stands around the figures
 
 function showHead(run) {
+  $("same").textContent = isOtherText(run) ? "The odds stay" : "The text stays";
   const asked = run.settings.n_tokens_to_generate;
   $("cut").hidden = run.room >= asked || Math.max(run.alone.tokens.length, tokensOf(run).length) < run.room;
   $("cut").textContent = `The models’ context has room for ${run.room} of the ${asked} tokens that were asked for: the text ends there.`;

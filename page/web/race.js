@@ -252,9 +252,6 @@ addEventListener("beforeprint", () => { pause(); showMoment(race.length); });
 
 // ---------------------------------------------------------------- what came out
 
-// Drawn by chance, the two texts differ.
-const isOtherText = run => isByChance(run) && !run.settings.coupled;
-
 // How many times as fast: of all races the one in the middle, which is the one that is shown.
 function showSum(run) {
   const all = speedupsOf(run);

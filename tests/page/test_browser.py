@@ -384,6 +384,8 @@ def test_words_drawn_by_chance_are_one_click_away_and_begin_at_the_beginning(sav
         assert button.get_attribute("aria-pressed") == "true"
         assert page.evaluate("race.playing && race.time < race.length / 4")
         assert ("the same odds" if chance else "exactly the same text") in text_of(page, "#sum")
+        claim = "The odds stay exactly the same." if chance else "The text stays exactly the same."
+        assert claim in text_of(page, "h1")
         page.evaluate("pause()")
         page.evaluate("showMoment(0)")  # from the start it says that the texts differ
         told = "another text, with the same odds" in text_of(page, ".together .who")
