@@ -119,11 +119,8 @@ def judge_of(
 
     def judge() -> list[dict[str, Any]]:
         batch, seed = settings["batch"], settings["seed"]
-        every_case = None
-        found = referee.prove(
-            function, every_case, name, to_probs, batch=batch, timeout=left, seed=seed
-        )
-        return [found]
+        judged = partial(referee.prove, name=name, to_probs=to_probs, batch=batch, seed=seed)
+        return [judged(function, timeout=left)]
 
     return judge
 

@@ -183,15 +183,16 @@ def sloping(n: int) -> np.ndarray:  # -> [n]
 
 
 def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
-    """The case with other models, for K = 1, with the fewest tokens of which to_probs makes some
-    impossible, in p and in q; and with the fewest of which it leaves no more, however many there
-    are, as with top_p and top_k, where top_p cuts first. Of 65 tokens or fewer; else [].
+    """Copies of a case for K = 1, with other models: one with the fewest tokens of which to_probs
+    makes some impossible, in p and in q; and one with the fewest of which it leaves as many as of
+    eight more. So of top_p = 0.9, which cuts first, and top_k = 50 each is seen. Cuts that begin
+    with more than 65 tokens are left out.
     """
-    n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 74)}
-    cut = [n for n in range(2, 66) if n_left[n] < n]
-    at_most = [n for n in cut if n_left[n] == n_left[n + 8]]
+    n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
+    cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
+    no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
     cases = []
-    for n in sorted({*cut[:1], *at_most[:1]}):
+    for n in sorted({*cut[:1], *no_more_left[:1]}):
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
         p[:2] += 0.4, 0.2

@@ -221,7 +221,7 @@ def take(
 
 
 def branches(
-    run: Callable[[Branch], Hashable], most: int = 2_000_000, deadline: float = math.inf
+    run: Callable[[Branch], Hashable], most: float = math.inf, deadline: float = math.inf
 ) -> Iterator[tuple[Any, Branch]]:
     """Yield (what run(branch) returned, the Branch with its choices and their probability) for
     every branch of a run, depth first; None for what it returned where the branch was too unlikely

@@ -41,7 +41,7 @@ def examine(
     target: Model,
     n_tokens: int,
     end: int | None = None,
-    most: int = 200_000,
+    most: float = math.inf,
     deadline: float = math.inf,
 ) -> dict[str, Any]:
     """Compare the texts of a run with the target's. Returns a dict:
@@ -87,7 +87,7 @@ def examine(
 
 
 def walk(
-    run: Callable[[Branch], Any], most: int, deadline: float
+    run: Callable[[Branch], Any], most: float, deadline: float
 ) -> tuple[list[tuple[Any, Branch]], Undecidable | None]:
     """Take every branch of a run, or as many as can be, with symbolic numbers in place of random
     ones. Returns ([(what run returned, or None where that was left out; the branch)], None), or
@@ -118,9 +118,8 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
         kept += branch.probability * (len(text) - n_passes)
     lost = 1 - sum(texts.values())
     if lost > TOLERANCE:
-        return dict(
-            problem=f"it raised, or did not end, in rare branches, of probability {lost:.0e}"
-        )
+        rare = f"rare branches, of probability {lost:.0e}"
+        return dict(problem=f"it raised, or did not end, in {rare}")
     yours = complete(texts, target, n_tokens, end)
     right = complete({(): 1.0}, target, n_tokens, end)
     found = dict(distance=total_variation(yours, right), kept=kept)

@@ -145,10 +145,10 @@ def prove(
 def cases_for(
     form: forms.Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
 ) -> list[Case]:
-    """The cases in which a function is judged: the given ones, or if None CASES[form], and one in
-    which to_probs cuts rows; for a function without a parameter `end` only those without an end.
-    They are copied, with to_probs.
-    Raises ValueError if none is left, or only those that are too large to enumerate.
+    """The cases in which a function is judged: the given ones, or if None CASES[form], and those in
+    which to_probs cuts long rows; for a function without a parameter `end` only those without an
+    end. They are copied, with to_probs. Raises ValueError if none is left, or only those that are
+    too large to enumerate.
     """
     if cases is None:
         cases = CASES[form]
