@@ -3,7 +3,6 @@ cannot be used raises ValueError.
 """
 
 from collections.abc import Iterable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +25,6 @@ LISTS = (  # that name tokens besides the vocabulary; the last to give one an id
     "tokenizer.json",
 )
 OPTIONAL = ("generation_config.json", *LISTS)
-# {ending: the module of checkpoints/formats/ that reads such a file, imported when one is there}
-READERS = {".safetensors": "safetensors", ".bin": "pytorch", ".index": "tf_checkpoint"}
 
 # ---------------------------------------------------------------- which files
 
@@ -182,10 +179,16 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
     found = [first_of(path.parent, path.name) for path in files]
     stored: dict[str, Tensor] = {}
     for path in found:
-        if path.suffix not in READERS:  # TensorFlow's data: its index has told
+        # each reader is imported when there is such a file
+        if path.suffix == ".safetensors":
+            from checkpoints.formats.safetensors import read_table
+        elif path.suffix == ".bin":
+            from checkpoints.formats.pytorch import read_table
+        elif path.suffix == ".index":
+            from checkpoints.formats.tf_checkpoint import read_table
+        else:  # TensorFlow's data: its index has told
             continue
-        reader = import_module(f"checkpoints.formats.{READERS[path.suffix]}")
-        table = reader.read_table(path)
+        table = read_table(path)
         for name in sorted(stored.keys() & table.keys()):
             other = stored[name].path.name
             raise ValueError(f"{path}: has {name!r}, as {other} has, too; {REFETCH}")
