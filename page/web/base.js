@@ -34,7 +34,7 @@ const sum = list => list.reduce((a, b) => a + b, 0);
 const rounded = (x, digits) => String(Number(x.toPrecision(digits))); // 110, not 1.1e+2
 const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
-const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : 1;
+const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : x < .01 ? 2 : 1;
 const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line of its number
 const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
 const times = x => x.toFixed(2) + "\u00a0×";

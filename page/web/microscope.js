@@ -45,7 +45,7 @@ function showText(run) {
     return [/^ ./.test(own) && " ", isPair ? make("span.pair", itemButton(items[n - 1]), cell(item)) : cell(item),
       shown !== null && /\n$/.test(own) && !/^\n/.test(next?.shown ?? "") && "\n"];
   }));
-  put("legend", make("li", "the large model was unsure ", make("span.swatch.scale"), " sure"),
+  put("legend", make("li", "odds of the large model’s likeliest word: ", make("span.which", "0\u00a0% ", make("span.swatch.scale"), " 100\u00a0%")),
     ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
 }
 
@@ -54,9 +54,10 @@ function showText(run) {
 function showEasy(run) {
   const [large, small] = run.parameters, [drafted, examined, accepted] = [draftedIn, examinedIn, acceptedIn].map(count => count(run));
   const isOften = accepted > .5 * examined, who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
+  const sures = run.rounds.flatMap(round => range(round.examined).map(i => sureOf({round, i}))), sure = sum(sures) / sures.length;
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
   put("surely", drafted > 0 && [make("b", `${accepted} of the ${plural(examined, "guess")} that were checked were accepted. `),
-    isOften && "Most words are easy. ", "The darker a word, the surer the large model was. ", make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
+    isOften && isOurs(run) && `It was trained to imitate the large one, so it often picks the same word, even where the large one is unsure: that one gave its likeliest word ${percent(sure)} on average. `, make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
     `, ${examined - accepted} rejected, ${drafted - examined} not used, as they came after a rejected one.`]);
 }
@@ -102,16 +103,16 @@ function rowsAt(round, i) {
 }
 
 // The rule, with the odds of the guess that is chosen; and why words keep their odds.
-function showRule({p, q, id}, rows) {
+function showRule({p, q, id, kind}, rows) {
   const isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = q !== undefined;
   const lack = percent(sum(rows.map(({over}) => over))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
     : !isGuess ? ["A guess that the small model makes too often is sometimes rejected; then comes a word that it guesses too seldom."]
-    : ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `, p >= q ? ["That is not too often: the guess is ", b("always accepted"), "."]
+    : [!isByChance(state.base) && `In the race, this guess was ${kind === "draft" ? "accepted" : "rejected"}. Now words are drawn at random instead. `, "The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `, p >= q ? ["That is not too often: the guess is ", b("always accepted"), "."]
       : ["That is too often: the guess is accepted in ", b(`${of} / ${from} = ${percent(p / q)}`), " of cases; else comes a word that the small model says too seldom."]]);
-  put("exact", isDrawn && [b("Why it comes out exactly: "), "all hatched pieces together are as long as all orange ones (", b(lack), "). Rejected guesses fill exactly the gaps, however bad the guesses. ",
-    make("small.soft", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
+  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange), together ", b(lack), ". A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
+  put("formula", isDrawn && [make("small", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
@@ -144,13 +145,13 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span", "–"), most}, dots = make("svg:g");
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span"), most}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
     make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars: large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
-      drafted && head("th.number", "small ", wide("model "), "(q) %"), head("th.number", "large ", wide("model "), P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out % ", counts.total))),
+      drafted && head("th.number", "small ", wide("model "), "(q) %"), head("th.number", "large ", wide("model "), P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out\u00a0% ", counts.total))),
     make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("span.wide", " (sum)")] : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
@@ -188,16 +189,18 @@ function stepsOfDraw({guess, place, instead}, rows) {
       instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"]];
 }
 
-// From when they are first seen on: two examples, slowly, then many draws; then as many more as one
-// likes. All draws but the examples are counted: the counts go towards p.
+// From when they are first seen on: two examples, slowly, then many draws; then single ones, or
+// as many anew. All draws but the examples are counted: the counts go towards p.
 function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, most}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
   let n = 0, waiting = null;
-  // The largest difference from p; as bars, how it was after 10, 100, ... draws, and how it is.
-  const gapOf = () => Math.max(...rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n)));
-  const before = [], gaps = make("div.gaps", {"aria-hidden": "true"});
-  const showGaps = () => n > 9 && gaps.replaceChildren(...[...before.filter(([m]) => m < n / 2), [n, gapOf()]].slice(-4).flatMap(([m, gap]) =>
-    [make("span", plural(m, "draw").replace(m, whole(m))), make("i", {style: width(gap / .3)}), make("span", (100 * gap).toFixed(1))]));
+  // The difference from p, of an average word; as bars, how it was after 10, 100, ... draws, and from twice as many on, how it is.
+  const gapOf = () => sum(rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n))) / rows.length;
+  const typical = () => sum(rows.map(({p}) => Math.sqrt(2 / Math.PI * p * (1 - p) / n))) / rows.length; // of draws from p itself
+  const points = x => (100 * x).toFixed(1);
+  let before = []; const gaps = make("div.gaps", {"aria-hidden": "true"});
+  const showGaps = () => n > 9 && gaps.replaceChildren(make("b", "average gap to the large model’s odds, in points: luck, it shrinks with more draws"), ...(n < 2 * before.at(-1)[0] ? before : [...before, [n, gapOf()]]).flatMap(([m, gap]) =>
+    [make("span", plural(m, "draw").replace(m, whole(m))), make("i", {style: width(gap / .15)}), make("span", points(gap))]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
     if (Number.isInteger(Math.log10(++n)) && n > 1) before.push([n, gapOf()]);
@@ -216,7 +219,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. What came out differs from the large model’s odds by at most ${(100 * gapOf()).toFixed(1)} percentage points.`);
+      make("span.mark.correction", "replaced"), `. A word’s share is ${points(gapOf())} points off the large model’s odds on average; as many draws of the large model alone are typically ${points(typical())} off, by chance.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {
@@ -233,6 +236,10 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
       }
     }
     dots.replaceChildren();
+    if (many) { // a new count
+      n = 0, before = [], waiting = null;
+      for (const count of counts) count.accepted = count.residual = 0;
+    }
     const begin = performance.now();
     for (let done = 0; done < many && !isOver();) {
       const part = still.matches ? 1 : (performance.now() - begin) / 1e3 / DRAW_SECONDS; // slow at first

@@ -5,9 +5,9 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
 
-// Seconds on the page: of a fetch alone, at first; of the check of a word; of a look at all of them; of
+// Seconds on the page: of a fetch alone, at first; of a look at the guesses; of the check of a word; of a look at all of them; of
 // all that comes after the first round; of a look at a round without a wrong guess; of the end.
-const SECONDS = {fetch: 2.1, step: .55, look: 1.6, others: 5, right: 1.6, end: 5};
+const SECONDS = {fetch: 2.1, guesses: 1.4, step: .55, look: 1.5, others: 4, right: 1.6, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -25,21 +25,23 @@ function laneOf(kind, name, rounds, run) {
     return {round, begin, middle, end};
   });
   return {kind, name, fetches, end, places: kind === "alone" ? 1 : mostWords(run), isLookUp: !run.parameters[1],
-    isSaid: isSaid(run), isSame: isSameText(run), waits: isWaiting(run), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
+    isSaid: isSaid(run), isSame: isSameText(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
 }
 
 // When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in
-// `wall` seconds. First the first round, slowly; time stops while its words are checked. Then all others
+// `wall` seconds. First the first round, slowly; time stops once its guesses stand there, and while they are checked. Then all others
 // at one speed, with a stop where for the first time all guesses are right.
 function planOf([alone, together]) {
-  const unit = alone.end / alone.fetches.length || 1, [{end, round}, ...others] = together.fetches;
+  const unit = alone.end / alone.fetches.length || 1, [{middle: guessed, end, round}, ...others] = together.fetches;
   const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
-  const slow = (from, to, wall) => ({from, to, wall, linger: from ? .5 : 0, says: `slowed ${rounded(wall / (to - from), 1)}×`});
+  const firstWall = Math.min(SECONDS.fetch * end / unit, 2 * SECONDS.fetch);
+  const slow = (from, to, wall, linger = 0) => ({from, to, wall, linger, says: `slowed ${rounded(wall / (to - from), 1)}×`});
   const stop = (at, wall, more) => ({from: at, to: at, wall, says: "time stopped", isHeld: true, ...more});
-  const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end));
+  const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end), .5);
+  const first = (from, to) => slow(from, to, firstWall * (to - from) / end);
   const right = others.find(({round}) => round.draft.length > 1 && round.accepted === round.draft.length);
   const middle = right && round.accepted < round.draft.length ? right.end : end;
-  return [slow(0, end, Math.min(SECONDS.fetch * end / unit, 2 * SECONDS.fetch)), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
+  return [first(0, guessed), guessed > 0 && stop(guessed, SECONDS.guesses), first(guessed, end), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
     run(end, middle), middle > end && stop(middle, SECONDS.right), run(middle, race.length),
     stop(race.length, SECONDS.end, {isHeld: false, isEnd: true})].filter(({wall}) => wall > 0);
 }
@@ -78,7 +80,7 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters;
   if (kind === "alone") return ["fetch = read all its ", millions(large), " weights", wide(" (the numbers it is made of)"), " once"];
-  if (isOtherText(run) && !isSameText(run)) return "another text, with the same odds for each word";
+  if (isOtherText(run) && !isSameText(run)) return ["other dice: another text, with the same odds", wide(" for each word")];
   if (isLookUp) return "by looking up what came before";
   return [wide(millions(small), " weights: "), small < large && `${rounded(large / small, 2)}\u00a0× smaller`, isOurs(run) && ", trained to imitate the large one"];
 }
@@ -87,7 +89,7 @@ function drawLane(lane, run) {
   const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters;
   lane.large = make("div.pipe.of-target", make("i"));
   // as long as all its fetches for a round are beside one of the large model
-  lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02)}}, make("i"));
+  lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02)}}, make("i"), make("small.wide", plural(lane.places - 1, "guess")));
   lane.says = make("p.says");
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
@@ -107,9 +109,9 @@ function drawLane(lane, run) {
     make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${lasting(lane.end)}.`),
     make("div", {"aria-hidden": "true"}, lane.says, make("div.road",
       make("div.memory", lane.small && make("span.small", small ? ["small", wide(" model")] : "look-up"),
-        make("span.slab", make("b", "large model"), make("small", millions(large), " weights"))),
+        make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
-      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid || isAlone ? ["large model", wide(" says")] : ["large", wide(" model’s odds")], ""].map(name => make("span", name))), lane.rows)),
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid || isAlone ? ["large model", wide(" says")] : ["large", wide(" model’s odds")], "processor"].map(name => make("span", name))), lane.rows)),
     make("div.time", lane.strip, lane.flag), lane.text)));
 }
 
@@ -123,18 +125,18 @@ const guessedAt = ({round, begin, middle}, time) =>
 // The words of a fetch, a row each: the guess, what the large model says, and what comes of it; while
 // guesses are made, while the weights come, and when so many words are checked.
 function placesOf(lane, one, time, checked) {
-  const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length;
+  const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length, isLast = lane.small && one === lane.fetches.at(-1);
   const guessed = guessedAt(one, time), odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
     const guess = i < guessed && bare(words[draft[i]]), isMore = i === n && guessed === n;
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
     const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
-    const given = guess ? [isWrong ? make("s", guess) : guess, !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : "next word");
+    const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : isLast ? "last word" : "next word");
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
     if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && "not used");
     if (i === n) return row("", given, own(i), n > 0 && make("span.bonus", "free", wide(" extra"), " word"));
-    const says = lane.isSaid ? i < accepted ? guess : own(i) : odds(p[i]);
+    const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
     return i < accepted ? row(".good", given, says, "✓ accepted")
       : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
   });
@@ -144,6 +146,7 @@ function placesOf(lane, one, time, checked) {
 // How many words a round brought, and why so many.
 function broughtBy({accepted, draft, tokens, sources}) {
   const all = `${plural(tokens.length, "word")} from one fetch.`;
+  if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
   if (sources[accepted] === "bonus") return `All right: the next word comes free. ${accepted} + 1 = ${all}`;
   return `${accepted} accepted + 1 replacement = ${all}`;
@@ -173,11 +176,13 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
   lane.says.textContent = !now ? `${plural(all.length, "fetch")} for ${isAlone || !lane.isSame ? "" : "the same "}${plural(lane.words, "word")}.`
+    : linger && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
-    : n ? done || time < race.lanes[0].fetches[0].end ? `One fetch checks ${n + 1} words at once: guesses stand in for the unknown ones.`
-        : `The first word comes a little later, but ${n + 1} are checked at once.`
-    : `One fetch, one word${lane.waits ? ": the processor mostly waits" : ""}.`;
+    : n ? time < .55 * shown.middle + .45 * shown.end ? `One fetch answers ${n + 1} questions: ${n > 1 ? "are" : "is"} the ${plural(n, "guess")} right, and what comes next?`
+        : `The same weights for all. Measured: checking ${lane.places} words takes ${lane.longer} as long as one.`
+    : lane.small && shown === all.at(-1) ? "Last word: nothing left to guess."
+    : `One fetch, one word${lane.waits ? ": the processor mostly waits for weights from memory" : ""}.`;
   // words are counted one by one, as they are checked
   const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
@@ -185,7 +190,7 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   if (guesses) lane.groups[counted].before(lane.pending);
   const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
   lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(done, "fetch")));
-  lane.strip.style.setProperty("--now", share(time < lane.end ? time / race.length : 1));
+  lane.strip.style.setProperty("--now", time < lane.end ? share(time / race.length) : "102%");
   lane.flag.classList.toggle("room", time < lane.end);
   lane.gain.classList.toggle("room", time < race.length);
   const group = lane.groups[Math.max(0, counted - 1)]; // a long text runs along
@@ -258,7 +263,7 @@ function showSum(run) {
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   const {alone, guessing, rest, written} = costsOf(run);
   const same = isOtherText(run) ? "the same odds" : isSameText(run) ? "exactly the same text" : "the same text, but for a tie";
-  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `),
+  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `, isOtherText(run) && "Different dice: two runs of the large model alone would differ, too. "),
     all.length > 2 && make("span.soft.wide", `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}).`));
 }
 
@@ -276,6 +281,12 @@ function showCost(run) {
       part("more", `checking more words ${ms(more)}`))]);
 }
 
+// How many times as long as a fetch for one word those for the most words took, on average.
+function longerOf(run) {
+  const full = run.rounds.filter(({draft}) => draft.length === mostWords(run) - 1);
+  return sum(full.map(({seconds}) => seconds[1])) / full.length / costsOf(run).alone;
+}
+
 // What one more word to check adds to a fetch, in seconds; and whether the fetch itself takes most of the time.
 const moreOf = ({alone, rest, guesses}) => Math.max(0, rest - alone) / Math.max(1, guesses);
 function isWaiting(run) {
@@ -288,13 +299,13 @@ function showWhy(run) {
   const all = guessing + rest, count = written.toFixed(2), fetching = `Fetching ${millions(large)} weights`;
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds little.`
+    : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds ${percent(moreOf(costs) / alone)} of a fetch.`
       : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
   const bytes = large * (run.numbers === "float16" ? 2 : 4);
   put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
-    + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: for ${n === 1 ? "more" : n} words it took ${times(rest / alone)} the time of one for one word, ${ms(moreOf(costs))} more for each word more. The example was chosen for being readable; other texts gain more, or less.`);
+    + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: for ${n === 1 ? "more" : n} words it took ${times(longerOf(run))} the time of one for one word, ${ms(moreOf(costs))} more for each word more. The example was chosen for being readable; other texts gain more, or less.`);
 }
 
 // Lay a run out.
