@@ -17,14 +17,13 @@ END_OF_TEXT = "<|endoftext|>"
 
 # A word includes the space before it. Contractions, letters, digits and the rest never mix.
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
-LONG = 100  # bytes of a word from which `merge_long` is faster
 
 Merges = dict[tuple[int, int], tuple[int, int]]  # {(id, id): (rank, merged id)}
 
 
 def byte_symbols() -> dict[str, int]:
     """{character: byte}. Vocabulary files write a token as one printable character per byte: a
-    printable byte as itself, the others as characters from 256 on.
+    printable byte as itself, the others, in their order, as the characters 256, 257 and so on.
 
     >>> symbols = byte_symbols()
     >>> symbols["A"] == ord("A"), symbols["Ġ"] == ord(" ")
@@ -37,46 +36,33 @@ def byte_symbols() -> dict[str, int]:
 
 
 def merge(ids: list[int], merges: Merges) -> list[int]:
-    """Join neighbouring ids until no merge applies, and return the ids left. The pair with the
-    lowest rank, which was learned first, is joined first.
+    """Join neighbouring ids until no merge applies, and return the ids left. merges: {(id, id):
+    (rank, merged id)}. The pair of the lowest rank is joined first, of equal pairs the leftmost.
+
+    A heap has the pairs that can be joined, so n ids take n log n steps: after each, only the
+    neighbours of the joined pair are looked at again.
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
     """
-    ids = list(ids)
-    while known := [(merges[pair], pair) for pair in zip(ids, ids[1:]) if pair in merges]:
-        (_, joined), pair = min(known)
-        merged, i = [], 0
-        while i < len(ids):
-            if tuple(ids[i : i + 2]) == pair:
-                merged.append(joined)
-                i += 2
-            else:
-                merged.append(ids[i])
-                i += 1
-        ids = merged
-    return ids
-
-
-def merge_long(ids: list[int], merges: Merges) -> list[int]:
-    """What `merge` returns, for n ids in n log n steps: only the neighbours of a joined pair are
-    looked at again. A heap has the pairs that can be joined, the lowest rank first.
-    """
+    n = len(ids)
     left: list[int | None] = [*ids]  # None where an id was joined to the one before it
-    before, after = [*range(-1, len(left) - 1)], [*range(1, len(left) + 1)]  # indices of neighbours
+    before = [*range(-1, n - 1)]  # for each index, that of the id left before it, or -1
+    after = [*range(1, n + 1)]  # and that of the next, or n
 
-    def merge_at(i):  # (rank, merged id) of an id and the next, or None
-        return merges.get((left[i], left[after[i]])) if 0 <= i and after[i] < len(left) else None
+    def merge_at(i):  # (rank, merged id) of the id at i and the next, or None
+        return merges.get((left[i], left[after[i]])) if 0 <= i and after[i] < n else None
 
-    heap = [(known, i) for i in range(len(left)) if (known := merge_at(i))]
+    heap = [(known, i) for i in range(n) if (known := merge_at(i))]
     heapify(heap)
     while heap:
         known, i = heappop(heap)
         if merge_at(i) != known:
             continue  # one of the two has been joined to another since
-        j = after[i]
-        left[i], left[j], after[i] = known[1], None, after[j]
-        if after[i] < len(left):
+        _rank, left[i] = known
+        left[after[i]] = None
+        after[i] = after[after[i]]
+        if after[i] < n:
             before[after[i]] = i
         for k in (before[i], i):
             if known := merge_at(k):
@@ -90,8 +76,8 @@ class Encoder:
     vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
     tokens such as <|user|>, in the vocabulary or not; `encode` looks for them before it cuts words.
-    ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if these do
-    not belong together. `longest` is the number of bytes of the longest token.
+    ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if a merge
+    needs a symbol that is missing or misspelled, and if ids are not 0 to n - 1 of n tokens.
 
     A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is what
     stands between two texts, and for an empty one: <|endoftext|>, else one of `ends`, or None.
@@ -104,37 +90,46 @@ class Encoder:
         ends: Iterable[int] | None = None,
         added: dict[str, int] | None = None,
     ):
+        self._merges: Merges = {}
         try:
-            pairs = [(vocabulary[a], vocabulary[b], vocabulary[a + b]) for a, b in merges]
+            for rank, (a, b) in enumerate(merges):
+                pair = vocabulary[a], vocabulary[b]
+                self._merges[pair] = rank, vocabulary[a + b]
         except KeyError as missing:
             raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
-        added, symbols = added or {}, byte_symbols()
-        ids, n = {*vocabulary.values(), *added.values()}, len(vocabulary | added)
+        added = added or {}
+        self.n_vocab = n = len(vocabulary | added)
+        ids = {*vocabulary.values(), *added.values()}
         if ids != {*range(n)} or not all(type(i) is int for i in ids):
             raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
+        byte_of = byte_symbols()
+        self._byte_ids = {byte: vocabulary[s] for s, byte in byte_of.items() if s in vocabulary}
+        self._bytes: dict[int, bytes] = {}  # of each token
         words = {symbol: i for symbol, i in vocabulary.items() if symbol not in added}
-        if spelled := [symbol for symbol in words if not symbols.keys() >= {*symbol}]:
-            raise ValueError(f"{spelled[0]!r} is not spelled in GPT-2's byte symbols")
-        self._merges = {(a, b): (rank, joined) for rank, (a, b, joined) in enumerate(pairs)}
-        self._byte_ids = {byte: vocabulary[s] for s, byte in symbols.items() if s in vocabulary}
-        self._bytes = {i: bytes(symbols[c] for c in symbol) for symbol, i in words.items()}
+        for spelled, i in words.items():
+            if not byte_of.keys() >= {*spelled}:
+                raise ValueError(f"{spelled!r} is not spelled in GPT-2's byte symbols")
+            self._bytes[i] = bytes(byte_of[symbol] for symbol in spelled)
         self._bytes |= {i: text.encode() for text, i in added.items()}
-        self.longest = max(map(len, self._bytes.values()))
+        self.longest = max(map(len, self._bytes.values()))  # bytes
         self._added = added
         # re, as regex takes many times as long to compile thousands of texts
         longest_first = sorted(map(re.escape, added), key=len, reverse=True)
         self._added_texts = re.compile(f"({'|'.join(longest_first)})") if added else None
-        named = {**vocabulary, **added}.get(END_OF_TEXT)
-        self.ends = frozenset([named] if ends is None and named is not None else ends or ())
+        named = (vocabulary | added).get(END_OF_TEXT)
+        if ends is None:
+            ends = () if named is None else (named,)
+        self.ends = frozenset(ends)
         self.end_of_text = named if named is not None else min(self.ends, default=None)
-        self.n_vocab = n
         self._encode_word = lru_cache(maxsize=65536)(self._encode)  # one cache per encoder
 
     def __eq__(self, other):
         return (self._bytes, self._merges) == (other._bytes, other._merges)
 
     def _encode(self, word: str) -> list[int]:
-        """The token ids of one match of WORD. Raises ValueError for a byte without a token."""
+        """The token ids of a word, one match of the pattern WORD in a text. Raises ValueError for a
+        byte that the vocabulary lacks. `encode` calls it through a cache, `_encode_word`.
+        """
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
@@ -142,7 +137,7 @@ class Encoder:
                 f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}: "
                 "expected text without it"
             ) from None
-        return (merge if len(ids) < LONG else merge_long)(ids, self._merges)
+        return merge(ids, self._merges)
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text. <|endoftext|> in it is text like any other, unless it is one of
@@ -157,8 +152,9 @@ class Encoder:
             raise ValueError(
                 f"the text has {bad}, a lone surrogate or a byte that is no UTF-8: expected Unicode"
             ) from None
+        parts = self._added_texts.split(text) if self._added_texts else [text]
         ids = []
-        for part in self._added_texts.split(text) if self._added_texts else [text]:
+        for part in parts:
             if part in self._added:
                 ids.append(self._added[part])
             else:

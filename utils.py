@@ -22,7 +22,9 @@ Read = Callable[[str], Any]  # name of a parameter -> its array
 
 
 def build_model(config: Config, read: Read, backend: Backend) -> Model:
-    """Build the Model. `read` is called once for each name in config.shapes()."""
+    """Build the Model of this shape on a backend. read(name) returns the weight of that name as a
+    NumPy array in float32; it is called once for each name in config.shapes().
+    """
     shapes = config.shapes()
     del shapes["wte.weight"]  # the largest: its copy is gone before the others are read
     wte, head = embedding_and_head(read("wte.weight"), backend)
@@ -32,7 +34,7 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
         store = backend.lay_out if is_matrix else backend.asarray
         # a vector as one row: NumPy adds arrays of one shape twice as fast as others
         parameters[name] = store(np.atleast_2d(read(name)))
-    tree = nested(parameters)
+    tree = nested(parameters)  # {"h": {"0": {"ln_1": {"weight": ...}, ...}, ...}, ...}
     blocks = [tree["h"][str(i)] for i in range(config.n_layer)]
     for block in blocks:
         block["mlp"]["activation"] = backend.exact_gelu if config.exact_gelu else backend.gelu
@@ -64,9 +66,11 @@ def require_nonzero(array: np.ndarray, where: str) -> None:
 
 
 def stored_weights(folder: Path, config: Config) -> Read:
-    """A function read(name) for build_model: a weight in a checkpoint folder, in float32. It raises
-    ValueError for NaN, infinity, or gains of a layer norm that are all 0; stored_weights itself for
-    files that are missing or damaged.
+    """Open the weights of a checkpoint folder, which has a model of this shape, and return the
+    function read(name) that build_model takes: it reads the weight of that name, in float32.
+
+    Raises ValueError for a file that is missing or damaged, or of another shape. `read` raises it
+    for NaN, infinity, and for gains of a layer norm that are all 0, as in a file not fully copied.
     """
     tensors = open_weights(folder, config)
 
@@ -79,39 +83,32 @@ def stored_weights(folder: Path, config: Config) -> Read:
     return read
 
 
-def load_model(folder: Path, backend: Backend) -> Model:
-    """Load a checkpoint folder in float32. Raises ValueError if it cannot be used, or if memory
-    does not suffice.
-    """
-    config = read_config(folder)
-    require_memory([config])
-    return build_model(config, stored_weights(folder, config), backend)
-
-
 def load_models(
     names: list[str], models_dir: str = MODELS_DIR, backend: Backend | None = None
 ) -> tuple[list[Model], Any]:
-    """Load a target, then its drafts, and their encoder. A name is a size in models_dir, a folder,
-    or an owner/name of Hugging Face. Without a backend, that is NumPy.
+    """Load a target and its drafts: (a Model for each name, in their order; their one Encoder). A
+    name is a size in models_dir, a folder, or an owner/name on Hugging Face. backend: None is NumPy
 
-    Raises ValueError if a model cannot be used, or if vocabularies differ: token 17 must mean the
-    same to all of them. Only damage of the numbers themselves is found after weights were read.
+    Raises ValueError if names is no list or empty, if a model cannot be used, if vocabularies
+    differ (token 17 must mean the same to all of them) or memory does not suffice: before weights
+    are read, but for NaN, infinity and zeros in them.
     """
     if isinstance(names, str) or not names:
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names or '17M'!r}]")
     folders = [find_folder(name, models_dir) for name in names]
     configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
     encoders = [load_encoder(folder) for folder in folders]
-    for name, encoder in zip(names, encoders):
-        if encoder != encoders[0]:
+    for name, own_encoder in zip(names, encoders):
+        if own_encoder != encoders[0]:
             pair = f"draft {name} and target {names[0]}"
             raise ValueError(f"{pair} have different vocabularies: they cannot pair")
-    configs = [fit_vocabulary(*of, encoders[0]) for of in zip(folders, configs)]
+    encoder = encoders[0]
+    configs = [fit_vocabulary(folder, config, encoder) for folder, config in zip(folders, configs)]
     require_memory(configs)
     reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     backend = backend or get_backend()
     models = [build_model(config, read, backend) for config, read in zip(configs, reads)]
-    return models, encoders[0]
+    return models, encoder
 
 
 # ---------------------------------------------------------------- memory
@@ -132,7 +129,8 @@ def require_memory(configs: list[Config]) -> None:
 
 def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> float:
     """How many bytes this process can still allocate, on Linux: what the machine has available, or
-    what its container still allows, if that is less. Elsewhere infinity.
+    what its container still allows, if that is less. Elsewhere infinity. proc, cgroup: the folders
+    in which the system says so
     """
     free = float("inf")
     try:

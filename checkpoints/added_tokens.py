@@ -44,8 +44,9 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     token is a dict of its "content" (the text), its "id" and flags such as "lstrip".
 
     The id is that of the vocabulary {text: id}, else that in the last file that lists the token;
-    one without either is left out. Raises ValueError for a damaged file, and for a token outside
-    the vocabulary that `require_new` refuses.
+    one without either is left out. Raises ValueError, which names the file, if it is damaged, and
+    for a token outside the vocabulary that takes the spaces around it, whose text is no str, or
+    whose id is no int from 0.
     """
     tokens: dict[str, dict] = {}
     for name in LISTS:  # a later file replaces the tokens of earlier ones
@@ -63,12 +64,16 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
 
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
-    """The tokens that `values`, the JSON object of a file, lists: [{"content": text, and "id" and
-    flags, if it says them}], without those of an empty text. name: of the file, one of LISTS, as
-    each says it in its own way. Raises any error for an object of another shape.
+    """The tokens that a file lists: a dict {"content": text} of each, with its "id" and flags such
+    as "lstrip" if the file says them. Tokens of an empty text are left out.
 
-    A tokenizer_config.json may have {"pad_token": "<pad>"} and {"added_tokens_decoder": {"7":
-    {"content": "<pad>"}}}, an added_tokens.json {"<pad>": 7}.
+    name: of the file, one of LISTS; values: its JSON object. Each file has a form of its own:
+        tokenizer.json             {"added_tokens": [{"content": "<pad>", "id": 7}]}
+        added_tokens.json          {"<pad>": 7}
+        special_tokens_map.json    {"pad_token": "<pad>"}, as `named_tokens` reads it
+        tokenizer_config.json      the same, and {"added_tokens_decoder": {"7": {"content":
+                                   "<pad>"}}}
+    Raises AttributeError, TypeError, KeyError or ValueError for an object of another form.
     """
     if name == "tokenizer.json":
         tokens = values.get("added_tokens") or []
@@ -82,8 +87,9 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
 
 
 def require_new(token: dict) -> None:
-    """Raise ValueError for a token that the vocabulary lacks if it takes the spaces around it (one
-    of the flags SPACES is true), if its "content" is no text, or its "id" no whole number from 0.
+    """Check a token {"content": text, "id": id, and flags} that is not in the vocabulary. Raises
+    ValueError if it takes the spaces around it (a flag of SPACES, such as "lstrip", is true), if
+    its "content" is no str, or its "id" no int from 0.
     """
     text, i = token["content"], token["id"]
     require_unset(token, *SPACES)
@@ -92,13 +98,21 @@ def require_new(token: dict) -> None:
 
 
 def named_tokens(settings: dict) -> list[dict]:
-    """The tokens that settings name, such as {"pad_token": "<pad>"} or {"pad_token": {"content":
-    "<pad>", "lstrip": True}}: [{"content": text, and flags}].
+    """The tokens that settings, a JSON object, name: a dict {"content": text, and flags} of each.
+
+    A token is there as a text or as such a dict: as the value of a key that ends in "_token", or in
+    "additional_special_tokens" or "extra_special_tokens", a list of them or {name: token}.
+
+    >>> named_tokens({"pad_token": "<pad>", "extra_special_tokens": [{"content": "<a>"}]})
+    [{'content': '<pad>'}, {'content': '<a>'}]
     """
     named = [value for name, value in settings.items() if name.endswith("_token")]
-    for name in ("additional_special_tokens", "extra_special_tokens"):  # lists, or {name: token}
+    for name in ("additional_special_tokens", "extra_special_tokens"):
         more = settings.get(name) or []
-        named += more.values() if isinstance(more, dict) else more
+        if isinstance(more, dict):
+            named += more.values()
+        else:
+            named += more
     tokens: list[dict] = []
     for value in named:
         if isinstance(value, str):

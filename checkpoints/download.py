@@ -67,8 +67,8 @@ def fetch_model(repository: str, folder: Path) -> None:
 
     Raises ValueError if there is no such model, if the server cannot be reached or fails again and
     again, if its list of shards is damaged, and if a file does not fit on the disk; OSError if a
-    file cannot be written. What has come of a file stays then, for the next call to go on with, but
-    no folder that was made and is empty.
+    file cannot be written. Then what has come of a file stays, for the next call to go on with;
+    folders that this call made, and into which nothing came, are removed.
     """
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     made = [path for path in (folder, *folder.parents) if not path.exists()]
@@ -123,19 +123,20 @@ def fetch_if_there(folder_url: str, path: Path) -> bool:
 
 def fetch(folder_url: str, path: Path) -> None:
     """Download folder_url/NAME to `path`, whose name is NAME, unless it is there. After a failed
-    attempt it warns, waits, and tries again: at most five times, after 1, 2, 4, 8 and 16 seconds,
-    but only once if neither attempt reached a server.
+    attempt it warns, waits 1, 2, 4, 8 and then 16 seconds (WAITS), and tries again: six attempts at
+    most, and only two if neither of the first two reached a server, as without a network.
 
     Raises Missing if the server does not have the file; ValueError if no attempt succeeded, which
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
     was_reached = False
-    for n_failed in range(1 + len(WAITS)):
+    for n_waits in range(1 + len(WAITS)):  # before this attempt
         if path.is_file():  # from the start, or another process has fetched it meanwhile
             return
         try:
-            return fetch_rest(f"{folder_url}/{path.name}", path)
+            fetch_rest(f"{folder_url}/{path.name}", path)
+            return
         except FAILURES as error:
             # a message of requests holds the history of a connection
             reason = str(error) if isinstance(error, Retry) else type(error).__name__
@@ -144,16 +145,22 @@ def fetch(folder_url: str, path: Path) -> None:
             error.filename = str(path)
             raise
         host = urlsplit(folder_url).hostname  # without a password
-        if n_failed == 1 and not was_reached:
+        if n_waits == 1 and not was_reached:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
-        if n_failed == len(WAITS):
-            advice = "try again"
-            if any(path.parent.glob(f"{path.name}.{QUOTE}*.part")):  # a part to go on with
-                advice += ", it goes on where it stopped"
-            raise ValueError(f"{host}: {path.name}: {reason}; {advice}")
-        wait = WAITS[n_failed]
+        if n_waits == len(WAITS):
+            raise ValueError(f"{host}: {path.name}: {reason}; {advice_about(path)}")
+        wait = WAITS[n_waits]
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
+
+
+def advice_about(path: Path) -> str:
+    """What to do, in words, when all attempts to fetch the file `path` have failed. It depends on
+    whether a part of the file is there that the next attempt can go on with.
+    """
+    if any(path.parent.glob(f"{path.name}.{QUOTE}*.part")):
+        return "try again, it goes on where it stopped"
+    return "try again"
 
 
 def found_nobody(error: Exception) -> bool:
@@ -167,13 +174,14 @@ def found_nobody(error: Exception) -> bool:
 
 
 def fetch_rest(url: str, path: Path) -> None:
-    """Make one request for the file at a URL: for all of it, or if an earlier attempt left a part
-    of it beside `path`, for what that lacks. Write what comes into the part, and rename that to
-    `path` if it is complete then. A part of another version of the file is removed.
+    """Make one attempt to fetch the file at a URL to `path`, by one request. If an earlier attempt
+    left a part of the file, beside `path`, the request is for the rest, which is added to the part.
+    Otherwise, or if the server has another version by now, it is for the whole file: the old part
+    is removed then. When the part has all bytes, it is renamed to `path`.
 
-    Raises Missing if the server lacks the file; one of FAILURES, such as Retry, if the part is not
-    complete; ValueError for a URL that is none, and for a file that does not fit on the disk or is
-    too long; OSError of the disk.
+    Raises Missing if the server lacks the file; Retry, or another of FAILURES, if this attempt does
+    not bring all the rest, or brings something else, and another may; ValueError for a URL that is
+    none, and for a file that does not fit on the disk or is too long; OSError of the disk.
     """
     begun = find_part(path)
     with ask(url, begun) as reply:
@@ -186,11 +194,13 @@ def find_part(path: Path) -> Part | None:
     """The Part that an earlier attempt has left of the file `path`, in a file NAME.TAG.part beside
     it, with an unknown size; None if there is none.
     """
-    for found in path.parent.glob(f"{path.name}.*.part"):
-        tag = unquote(found.name.removeprefix(f"{path.name}.").removesuffix(".part"))
-        n_bytes = max(0, found.stat().st_size - 1)  # the last byte comes once more: see Part
-        return Part(found, tag, n_bytes)
-    return None
+    found = list(path.parent.glob(f"{path.name}.*.part"))
+    if not found:
+        return None
+    part = found[0]  # any: an attempt that begins another removes this one
+    tag = unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
+    n_bytes = max(0, part.stat().st_size - 1)  # the last byte comes once more: see Part
+    return Part(part, tag, n_bytes)
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
@@ -226,13 +236,15 @@ def ask(url: str, part: Part | None) -> requests.Response:
 
 
 def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
-    """The part of the file `path` that the content of a reply is to be written into: `begun`, the
-    one that was asked about, if the reply goes on where that stops; else a new one, which is made.
-    A begun part of another version of the file is removed.
+    """The part of the file `path` that the content of a reply is to be written into.
 
-    Raises Missing if the server lacks the file, and Retry if it sends an error in its place; the
-    begun part stays then. Raises Retry, too, for a rest that does not begin where the part stops,
-    or of another version; the begun part is removed then.
+    begun: the part whose rest was requested, or None if the whole file was. It is returned, with
+    the size of the file, if the reply is its rest. If the reply is a whole file, `begun` is removed
+    and a new part made.
+
+    Raises Missing if the server lacks the file, and Retry if it sends an error in its place: then
+    `begun` stays. Raises Retry if the reply is another piece, or of another version of the file, or
+    if there is no such rest: then `begun` is removed.
     """
     if begun and reply.status_code in (206, 416):  # the rest, or: there is no such rest
         size = size_if_rest(reply, begun)
@@ -248,9 +260,9 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
 
 
 def size_if_rest(reply: requests.Response, part: Part) -> int | None:
-    """The size of the whole file in bytes, if a reply goes on at byte part.n_bytes, in the version
-    of the part; else None. The reply need not bring all the rest: the header "Content-Range: bytes
-    5-7/100" means three bytes of a hundred.
+    """The size of the whole file in bytes, as a reply states it, if the reply goes on at byte
+    part.n_bytes and its ETag is that of the part; else None. The header "Content-Range: bytes
+    5-7/100" gives 100 for n_bytes = 5: the reply need not bring all the rest.
     """
     if reply.headers.get("ETag") != part.tag:
         return None
@@ -292,8 +304,11 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
     # r+b keeps the bytes that are there, which another process may be writing, too
     with part.path.open("r+b") as file, bar:
         file.seek(part.n_bytes)
-        # read1 does not wait for a full chunk, which a connection that breaks may never bring
-        while file.tell() <= limit and (chunk := reply.raw.read1(CHUNK)):
+        while file.tell() <= limit:
+            # read1 does not wait for a full chunk, which a connection that breaks may never bring
+            chunk = reply.raw.read1(CHUNK)
+            if not chunk:  # the end
+                break
             file.write(chunk)
             file.flush()  # what has come stays, should the program be killed
             bar.update(len(chunk))
@@ -327,8 +342,8 @@ def complete(part: Part, path: Path, checksum: str | None) -> None:
 
 
 def stated_checksum(reply: requests.Response) -> str | None:
-    """The SHA-256 that Hugging Face states for a large file, in the reply or, mostly, in a redirect
-    that led to it; None if none is stated.
+    """The SHA-256 of a large file in hexadecimal, as Hugging Face states it in the header
+    X-Linked-Etag of the reply or, mostly, of a redirect that led to it; None if none is stated.
     """
     for answer in (*reply.history, reply):
         tag = answer.headers.get("X-Linked-Etag", "").strip('"')

@@ -70,9 +70,11 @@ def find_cached(name: str) -> Path | None:
 
 
 def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueError:
-    """The ValueError, to be raised, for a name that is no model in models_dir: it says which models
-    are there, and what to do. folder: one of this name that lacks files, as a download that was
-    interrupted leaves, or None; of that it says what is missing.
+    """The ValueError, for the caller to raise, about a name that is no model in models_dir. It says
+    which models are there and among the included ones, and what to do.
+
+    folder: models_dir/name if it is there but lacks files, as a download that was interrupted
+    leaves it: then the error says what is missing instead of which models are there; else None
     """
     if os.path.isfile(name):
         return ValueError(f"{name}: is a file; expected the folder of a model: {Path(name).parent}")

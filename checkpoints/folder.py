@@ -106,9 +106,9 @@ SUPPORTED = {
 def read_config(folder: Path) -> Config:
     """The shape of the model, from config.json or hparams.json of a folder.
 
-    Raises ValueError, which names the field, its value and what was expected: for other kinds of
-    models (SUPPORTED), numbers out of range (NUMBERS), n_embd that is no multiple of n_head, an MLP
-    that is not four times as wide, an epsilon of layer norm that is not between 0 and 1.
+    Raises ValueError, which names the field, its value and what was expected: for settings other
+    than GPT-2's (SUPPORTED), sizes missing or out of range (NUMBERS), n_embd that is no multiple of
+    n_head, an MLP not four times as wide, an epsilon of layer norm that is not between 0 and 1.
     """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
@@ -116,7 +116,8 @@ def read_config(folder: Path) -> Config:
         value = values.get(name, allowed[0])
         require(value in allowed, path, name, value, f"GPT-2's {allowed[0]!r}")
     shape = {field: read_number(field, values, path) for field in NUMBERS}
-    n_embd, n_inner = shape["n_embd"], values.get("n_inner")
+    n_embd = shape["n_embd"]
+    n_inner = values.get("n_inner")  # the width of the MLP
     require(n_embd % shape["n_head"] == 0, path, "n_embd", n_embd, "a multiple of n_head")
     require(n_inner in (None, 4 * n_embd), path, "n_inner", n_inner, "4 * n_embd")
     epsilon = values.get("layer_norm_epsilon", 1e-5)
@@ -189,8 +190,8 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
         else:  # TensorFlow's data: its index has told
             continue
         table = read_table(path)
-        for name in sorted(stored.keys() & table.keys()):
-            other = stored[name].path.name
-            raise ValueError(f"{path}: has {name!r}, as {other} has, too; {REFETCH}")
+        if twice := sorted(stored.keys() & table.keys()):
+            other = stored[twice[0]].path.name
+            raise ValueError(f"{path}: has {twice[0]!r}, as {other} has, too; {REFETCH}")
         stored |= table
     return stored

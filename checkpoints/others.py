@@ -17,7 +17,9 @@ OTHERS = {  # {pattern of a name: what such a file is, or what to do with it}
 
 
 def files_of_others(folder: Path) -> list[str]:
-    """Which files in a folder are of other programs (OTHERS), such as ["model.onnx is ONNX"]."""
+    """Which files in a folder are of other programs, in words: "NAME is WHAT" for each name that
+    fits a pattern of OTHERS, such as ["model.onnx is ONNX"].
+    """
     found = []
     for pattern, what in OTHERS.items():
         found += [f"{path.name} is {what}" for path in folder.glob(pattern)]

@@ -11,9 +11,9 @@ from checkpoints.registry import INCLUDED, MODELS_DIR, OWNER_AND_NAME
 
 
 def locate(name: str, models_dir: str | Path) -> Path | None:
-    """The folder of a model, complete or not; None if there is none, or for the name "". A plain
-    name is sought in models_dir, then among the included models, then as a path; a name with a
-    separator is a path, else an "owner/name" that was downloaded into models_dir.
+    """The folder of a model on this machine, even if it lacks files; None if there is none, or for
+    the name "". A name without a separator is sought in models_dir, then among the included models,
+    then as a path; any other name as a path, and an "owner/name" after that in models_dir.
     """
     inside, path = Path(models_dir) / name, Path(name)
     # "." and ".." are paths, too: they name no model in models_dir
@@ -31,9 +31,9 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     """The folder of a model: in models_dir, of an included model, or a path; else in Hugging Face's
     cache on this machine; else, if `download` is True, models_dir/name, after it was fetched there.
 
-    name: of a folder, or on Hugging Face: 124M, gpt2 or an owner/name. A folder may lack files. But
-    one in models_dir that lacks some, and has a name on Hugging Face, is an interrupted download:
-    the cache goes before it, `download` completes it, and without either it counts as missing.
+    name: of a folder, its path, or a name on Hugging Face: 124M, gpt2 or an owner/name. A folder is
+    returned even if it lacks files, but for models_dir/name if name is on Hugging Face: that is an
+    interrupted download, passed over for the cache, completed by `download`, and else as missing.
 
     Raises ValueError, which says what to do, if there is no such model or a download fails; OSError
     if a file cannot be written.
@@ -47,8 +47,8 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     size, remote = elsewhere.size_of(name), elsewhere.repository(name)
     if not folder and size != name:  # gpt2: once more, under the name of its size, 124M
         return find_folder(size, models_dir, download)
-    if is_incomplete and not remote:  # by no download: the caller will say what it lacks
-        return inside
+    if folder and not remote:  # incomplete, by no download: the caller will say what it lacks
+        return folder
     if remote and (cached := elsewhere.find_cached(remote)):
         return cached
     if remote and download:

@@ -37,8 +37,9 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
-    """Raise ValueError if merges are missing, as where a file was cut off: a token is one of 256
-    bytes, made by a merge, or one of MAX_SPECIAL or fewer that begin with no space: <|endoftext|>.
+    """Raise ValueError if so many tokens of the vocabulary are not made by a merge that some merges
+    must be missing, as where a file was cut off: more than the 256 bytes and MAX_SPECIAL others,
+    such as <|endoftext|>; or any that begins with a space, but for the space itself.
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
@@ -55,23 +56,24 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
     """
     require_plain_settings(folder / "config.json")
     require_plain_settings(folder / "tokenizer_config.json")
-    files = tokenizer_files(folder)
-    if len(files) == 2:  # vocab.json and merges.txt, or OpenAI's
-        vocabulary, merges = read_json(files[0]), read_merges(files[1])
+    vocabulary_file, *merges_files = tokenizer_files(folder)
+    if merges_files:
+        vocabulary, merges = read_json(vocabulary_file), read_merges(*merges_files)
     else:
         from checkpoints.formats import tokenizer_json  # here: not every folder has one
 
-        vocabulary, merges = tokenizer_json.read_vocabulary(files[0])
-    if not any((folder / name).is_file() for name in LISTS):
-        return vocabulary, merges, {}
-    from checkpoints.added_tokens import read_added_tokens  # here, too
+        vocabulary, merges = tokenizer_json.read_vocabulary(vocabulary_file)
+    added: dict[str, int] = {}
+    if any((folder / name).is_file() for name in LISTS):
+        from checkpoints.added_tokens import read_added_tokens  # here, too
 
-    return vocabulary, merges, read_added_tokens(folder, vocabulary)
+        added = read_added_tokens(folder, vocabulary)
+    return vocabulary, merges, added
 
 
 def require_plain_settings(path: Path) -> None:
-    """Raise ValueError if a file of settings, a config.json or tokenizer_config.json, wants what an
-    Encoder does not do: a space or a token put before a text, a token put behind it, or a
+    """Raise ValueError, which names the file, if a config.json or tokenizer_config.json wants what
+    an Encoder does not do: a true add_prefix_space, add_bos_token or add_eos_token, or a
     tokenizer_class that is none of CLASSES. The file may be missing: then it wants nothing.
     """
     settings = read_json(path, optional=True)
@@ -112,8 +114,8 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 
 def note_ignored(folder: Path) -> None:
-    """Warn of settings in generation_config.json that change texts elsewhere, and not here: those
-    in IGNORED, such as repetition_penalty, if they have another value than the one given there.
+    """Warn of each setting in a folder's generation_config.json, if it has one, that would change
+    texts but is not followed here: those in IGNORED, such as a repetition_penalty that is not 1.
     """
     path = folder / "generation_config.json"
     values = read_json(path, optional=True)
@@ -126,8 +128,9 @@ def note_ignored(folder: Path) -> None:
 
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:
-    """The Config with as many tokens as the encoder has: rows of the embedding after them are
-    padding. Raises ValueError, which names the folder, if it has fewer rows, or MAX_PADDING more.
+    """The Config of a folder's model with n_vocab lowered to that of its encoder: rows of the
+    embedding behind it are padding. Raises ValueError, which names the folder, if config.n_vocab is
+    lower, or higher by MAX_PADDING or more: the two are not of one model then.
     """
     if not 0 <= config.n_vocab - encoder.n_vocab < MAX_PADDING:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"

@@ -18,7 +18,7 @@ from gpt2 import Config
 PREFIX = r"(module\.|_orig_mod\.|model\.)*(transformer\.)?"  # what training leaves before names
 # causal masks, and heads that a language model does not use
 UNUSED = r"h\.\d+\.attn\.(masked_)?bias|multiple_choice_head\..*|v_head\..*"
-HEADS = ("lm_head.weight", "lm_head.decoder.weight")  # the second before transformers
+HEAD, OLD_HEAD = "lm_head.weight", "lm_head.decoder.weight"  # the second before transformers
 # between a number and the same stored in float16: relative, and absolute for numbers near 0
 RELATIVE, ABSOLUTE = 2.0**-10, 2.0**-24
 BLOCK = 1024  # rows of the embedding that are compared at a time, to spare memory
@@ -27,18 +27,22 @@ BLOCK = 1024  # rows of the embedding that are compared at a time, to spare memo
 def fit_tensors(
     stored: dict[str, Tensor], config: Config, values: dict, path: Path
 ) -> dict[str, Tensor]:
-    """The tensors {name: Tensor} of config.shapes(), made from `stored`, those in the files of the
-    weights by their names there. values: the JSON of config.json. path: a file of the weights.
+    """The tensors of a checkpoint as gpt2.py wants them: {name: Tensor} with exactly the names and
+    shapes of config.shapes().
 
-    Left out are masks and heads (UNUSED), an output head that is the token embedding, and with a
-    warning rows of the embedding that are of none of the n_vocab tokens. Queries are scaled as
-    config.json says. Raises ValueError, about `path` or the file of a tensor, for one that is
-    missing, unknown or of another shape, for two of one name, and for an output head that differs
-    from the token embedding.
+    stored: {name in its file: Tensor}, all that the files of the weights have
+    values: the JSON of config.json, which says how attention scores are scaled: where otherwise
+        than by GPT-2, the tensors that make the queries multiply by the difference when read
+    path: one of the files, to be named in an error about a tensor that is in none
+
+    Left out are causal masks and unused heads (UNUSED), an output head with the numbers of the
+    token embedding, and, with a warning, rows of the embedding behind its first n_vocab. A file may
+    have the embedding as the output head only. Raises ValueError for a tensor that is missing,
+    unknown or of another shape, for two of one name, and for an output head whose numbers differ
+    from the embedding's by more than rounding to float16.
     """
     tensors = common_names(stored, path)
-    head_names = [name for name in HEADS if name in tensors]
-    head = tensors.pop(head_names[0]) if head_names else None
+    head = tensors.pop(HEAD, None) or tensors.pop(OLD_HEAD, None)
     wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
     if wte:
         tensors["wte.weight"] = without_padding(wte, config)
@@ -93,22 +97,31 @@ def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> No
 
 
 def require_tied(head: Tensor, wte: Tensor) -> None:
-    """Raise ValueError unless an output head [n_rows, n_embd] has the numbers of the token
-    embedding `wte` [n_vocab, n_embd]; rows that it has besides are not compared. If numbers differ,
-    but by at most 2^-10 of the embedding's plus 2^-24, as after rounding to float16, it only warns
-    that the embedding is used.
+    """Compare an output head [n_rows, n_embd] with the token embedding `wte` [n_vocab, n_embd], row
+    by row; rows behind the first n_vocab, padding, are not compared. Raises ValueError, which names
+    the head's file, if they differ, or if it has fewer rows. Only warns that the embedding is used
+    if they differ by no more than rounding to float16 (`are_close`).
     """
     wanted = wte.stored()
     found = head.stored()[: len(wanted)]
     if np.array_equal(found, wanted):
         return
-    is_close = found.shape == wanted.shape
-    for begin in range(0, len(wanted), BLOCK):
-        rows = slice(begin, begin + BLOCK)
-        is_close = is_close and np.allclose(found[rows], wanted[rows], RELATIVE, ABSOLUTE)
-    if not is_close:
+    if not are_close(found, wanted):
         raise ValueError(f"{head.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     warnings.warn(f"{head.path}: lm_head.weight is wte.weight, but for rounding: left out")
+
+
+def are_close(found: np.ndarray, wanted: np.ndarray) -> bool:  # 2 x [n_rows, n_embd]
+    """Whether the arrays have one shape, and each number differs from the wanted one by at most
+    2^-10 of that plus 2^-24, as after rounding to float16.
+    """
+    if found.shape != wanted.shape:
+        return False
+    for begin in range(0, len(wanted), BLOCK):
+        rows = slice(begin, begin + BLOCK)
+        if not np.allclose(found[rows], wanted[rows], rtol=RELATIVE, atol=ABSOLUTE):
+            return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -127,11 +140,14 @@ class ScaledQueries(Tensor):
 
 
 def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> dict[str, Tensor]:
-    """The tensors c_attn of all layers, their weights and biases, as {name: ScaledQueries}.
+    """The weights and biases c_attn of all layers, which make queries, keys and values, as {name:
+    ScaledQueries}: tensors that multiply what makes the queries by the layer's scale when read.
 
-    tensors: {name: Tensor} of config.shapes(). values: the JSON of config.json, which may want
-    attention scores divided by the number of the layer, from 1, or not by the root of a head's
-    width, by which gpt2.dot_product_attention divides them always: scaled queries undo that.
+    tensors: {name: Tensor} of config.shapes()
+    values: the JSON of config.json. With "scale_attn_by_inverse_layer_idx", the scores of attention
+        are to be divided by the number of the layer, from 1. With "scale_attn_weights" false, they
+        are not to be divided by the root of a head's width n_embd / n_head: as
+        gpt2.dot_product_attention always does so, the scale is that root.
     """
     scaled: dict[str, Tensor] = {}
     for layer in range(config.n_layer):
@@ -141,5 +157,6 @@ def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> 
         if not values.get("scale_attn_weights", True):
             scale *= math.sqrt(config.n_embd // config.n_head)
         for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
-            scaled[name] = ScaledQueries(**asdict(tensors[name]), scale=scale)
+            fields = asdict(tensors[name])  # of a Tensor; ScaledQueries has these and the scale
+            scaled[name] = ScaledQueries(**fields, scale=scale)
     return scaled

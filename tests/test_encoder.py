@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from toys import renumbered, tiny_vocabulary
 
 from checkpoints.tokenizer import load_encoder
-from encoder import END_OF_TEXT, Encoder, byte_symbols, merge, merge_long
+from encoder import END_OF_TEXT, Encoder, byte_symbols, merge
 
 MODELS = ROOT / "models"
 fast = settings(max_examples=150)
@@ -202,12 +202,12 @@ def learned_merges(draw):
 @given(ids=st.lists(st.integers(0, 1), max_size=24), merges=learned_merges())
 def test_merge_equals_rescanning(ids, merges):
     given_ids = list(ids)
-    assert merge(ids, merges) == merge_long(ids, merges) == rescanning_merge(ids, merges)
+    assert merge(ids, merges) == rescanning_merge(ids, merges)
     assert ids == given_ids
 
 
 def test_a_long_word_looks_up_few_pairs():
-    """`merge` looks through the whole word again for each of its merges: a million pairs here."""
+    """To look through the whole word again for each of its merges would be a million pairs here."""
 
     class Counted(dict):
         n_lookups = 0

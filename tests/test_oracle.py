@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from make_golden import recipe, reference, reference_logits
-from toys import NUMPY
+from toys import NUMPY, load_model
 
 import utils
 from checkpoints.registry import MODELS_DIR
@@ -58,7 +58,7 @@ def test_embedded_models(size):
     """The folders are what they claim: checkpoints in Hugging Face's format."""
     folder = Path(MODELS_DIR) / size
     theirs = transformers.GPT2LMHeadModel.from_pretrained(folder).float().eval()
-    ours = utils.load_model(folder, NUMPY)
+    ours = load_model(folder)
     assert ours.config.n_layer == len(theirs.transformer.h)
     for n in (1, 40, ours.config.n_ctx):
         assert difference(ours, theirs, random_ids(ours.config, n)) <= 3e-4

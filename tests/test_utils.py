@@ -33,7 +33,9 @@ def status(name):
 
 before = status("VmRSS")
 backend = utils.get_backend()
-model = utils.load_model(pathlib.Path({str(tmp_path / "m")!r}), backend)
+folder = pathlib.Path({str(tmp_path / "m")!r})
+config = utils.read_config(folder)
+model = utils.build_model(config, utils.stored_weights(folder, config), backend)
 n_weights = sum(map(math.prod, model.config.shapes().values()))
 print((status("VmHWM") - before) / (4 * n_weights))
 """

@@ -87,18 +87,26 @@ class Names(dict):
         super().__setitem__(key, value)
 
 
-def plain_view(storage: Any, first: Any, shape: Any, strides: Any, *others: Any) -> View:
-    """The View with these arguments, with which a pickle calls torch's _rebuild_tensor or
-    _rebuild_tensor_v2. The second has `others`, which torch names requires_grad, hooks and, in few
-    files, metadata, which are bits such as {"neg": True}.
+def plain_view(
+    storage: Any,
+    first: Any,
+    shape: Any,
+    strides: Any,
+    _requires_grad: Any = None,
+    _hooks: Any = None,
+    metadata: Any = None,
+) -> View:
+    """The View with the first four arguments: what a pickle gets that calls torch's _rebuild_tensor
+    with these, or _rebuild_tensor_v2 with six or all of them. Two do not matter to the numbers.
 
-    Raises ValueError or TypeError unless storage is a Storage, first an int, shape and strides ints
-    in a row; and for any bits, as the numbers that are stored are then not the tensor's.
+    Raises ValueError or TypeError unless storage is a Storage, `first` an int, shape and strides
+    tuples or lists of int; and for any metadata, bits such as {"neg": True}: with them, the numbers
+    that are stored are not the tensor's.
     """
     are_ints = all(type(n) is int for n in (first, *shape, *strides))
     if type(storage) is not Storage or not are_ints:
         raise ValueError("has a tensor that is no view of a storage")
-    if any(others[2:]):  # the metadata
+    if metadata:
         raise ValueError("has a tensor with bits such as neg: expected one without")
     return View(storage, first, tuple(shape), tuple(strides))
 
@@ -123,9 +131,9 @@ class Unpickler(Machine):
     dispatch[pickle.BUILD[0]] = lambda self: self.stack.pop()  # attributes of an object: unwanted
 
     def find_class(self, module: str, name: str) -> Any:
-        """What the pickle gets for a name of a module. A class of storages becomes its own name, a
-        text, which comes back to persistent_load. A function that makes a tensor becomes one that
-        notes its arguments (CALLED). Raises ValueError for any other name.
+        """What a pickle gets that looks up a name in a module: for torch's class of a storage, such
+        as FloatStorage, only the name; for one of the functions in CALLED, the harmless one that
+        stands there for it. Raises ValueError for any other name.
         """
         if module == "torch" and name in STORAGES:
             return name
@@ -134,9 +142,10 @@ class Unpickler(Machine):
         return CALLED[f"{module}.{name}"]
 
     def persistent_load(self, pid: Any) -> Storage:
-        """The Storage that a pickle describes by five values, or more in old files, such as
-        ("storage", "FloatStorage", "0", "cpu", 12). Raises ValueError, or KeyError or the like, for
-        anything else.
+        """The Storage that a pickle describes by a tuple `pid`: "storage", the name of its class,
+        its key, its device, how many numbers it has, such as ("storage", "FloatStorage", "0",
+        "cpu", 12); in old files, there is more behind. Raises ValueError, KeyError, TypeError or
+        IndexError for anything else.
         """
         name, key, n_numbers = pid[1], pid[2], pid[4]
         if (type(name), type(key), type(n_numbers)) != (str, str, int):
@@ -145,24 +154,27 @@ class Unpickler(Machine):
 
 
 def read_table(path: Path) -> dict[str, Tensor]:
-    """The tensors of a pytorch_model.bin by name, whose numbers are not read yet: of a zip file, or
-    of the format before torch 1.6. Raises ValueError, which names the file, for any other file, and
-    for a pickle that does more than to name tensors.
+    """{name: Tensor} of the tensors in a pytorch_model.bin: a zip file, or older than torch 1.6. A
+    Tensor says where in the file its numbers lie; they are not read yet.
+
+    Raises ValueError, which names the file, if it is neither, if it is damaged, and if its pickle
+    holds anything but tensors by name.
     """
     n_bytes = path.stat().st_size
     with errors_about(path, "expected what torch.save(model.state_dict()) writes"):
         with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            read = read_zip if is_zip else read_old
-            views, places = read(file)
+            views, places = read_zip(file) if is_zip else read_old(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """(views, places) of a zip file: {name of a tensor: its View}, as the pickle in it says, and
-    where the storages are. Raises ValueError if a file in it is compressed or there twice, KeyError
-    without a pickle, and what Unpickler raises.
+    """What a zip file of torch.save holds: {name of a tensor: its View}, as its pickle says, and
+    {key of a storage: (first byte, number of bytes)}, where that lies in the zip file.
+
+    Raises ValueError if a file in it is compressed or there twice, KeyError if it has no pickle,
+    and what Unpickler raises for a pickle that torch.save does not write.
     """
     places = places_in_zip(file)
     offset, size = places["data.pkl"]
@@ -190,9 +202,12 @@ def places_in_zip(file: BinaryIO) -> Places:
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """(views, places) of a file from before torch 1.6: {name of a tensor: its View}, as the fourth
-    of its five pickles says, and where the storages are. Raises ValueError without the magic
-    number, and for a file that a big-endian machine wrote; and what Unpickler raises.
+    """What a file from before torch 1.6 holds: {name of a tensor: its View}, and {key of a storage:
+    (first byte, number of bytes)}. It has five pickles (magic number, version, machine, views, keys
+    of the storages), then for each key a count in eight bytes and that many numbers.
+
+    Raises ValueError without the magic number, for a file that a big-endian machine wrote, and for
+    a key that is no text; KeyError for a key of no view; and what Unpickler raises.
     """
     head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:
@@ -218,23 +233,27 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
 
 
 def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
-    """The Tensor of this name in the file at `path`, which has n_bytes, for what the pickle says of
-    it, its View. places: where the storages lie in the file. Raises ValueError if `view` is another
-    object, or leaves its storage or the file; KeyError or TypeError for a key that no storage has.
+    """The Tensor of this name: where in the file at `path` its numbers lie.
+
+    view: what the pickle says of it; places: {key of a storage: (first byte, number of bytes)}
+    n_bytes: of the file
+    Raises ValueError if `view` is another object, as a hostile pickle may have it, if it leaves its
+    storage or the file, or if Tensor refuses it; KeyError or TypeError for a key not in places.
     """
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
     dtype, key, n_numbers = view.storage
     begin, size = places[key]
-    offset = begin + view.first * itemsize(dtype)
-    tensor = Tensor(path, name, dtype, view.shape, offset)
+    end = begin + size
+    tensor = Tensor(path, name, dtype, view.shape, begin + view.first * itemsize(dtype))
     # a view with gaps reaches further than its size says, but such a tensor is never read
-    is_inside = begin <= offset and offset + tensor.size <= begin + size
+    is_inside = begin <= tensor.offset and tensor.offset + tensor.size <= end
     if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
-    if begin + size > n_bytes:
+    if end > n_bytes:
         raise ValueError(f"{name!r} lies behind the end of the file")
-    return replace(tensor, order=order_of(view))  # only now: Tensor refuses thousands of axes
+    # last: Tensor has refused thousands of axes, with which order_of would take long
+    return replace(tensor, order=order_of(view))
 
 
 def order_of(view: View) -> Literal["C", "F"] | None:

@@ -56,16 +56,17 @@ class Tensor:
         return math.prod(self.shape) * itemsize(self.dtype)
 
     def stored(self) -> np.ndarray:
-        """The array as it is stored, mapped into memory from the file; bfloat16 as a float32 copy.
-        Raises ValueError for integers, and if `order` is None.
+        """The array, mapped into memory read-only from the file, in the float type in which it is
+        stored; of bfloat16, which NumPy lacks, a float32 copy. Raises ValueError, which names the
+        file, if dtype is no float type (one of FLOATS), and for a view with gaps (order is None).
         """
-        if self.dtype not in FLOATS or self.order is None:
-            kind = self.dtype if self.order else "a view with gaps"
+        kind = "a view with gaps" if self.order is None else self.dtype
+        if kind not in FLOATS:
             problem = f"{self.name} is {kind}; expected one of {', '.join(FLOATS)}"
             raise ValueError(f"{self.path}: {problem}")
         code, shape = DTYPES[self.dtype], self.shape
         array: np.ndarray = np.memmap(self.path, code, "r", self.offset, shape, self.order)
-        if self.dtype == "bfloat16":
+        if self.dtype == "bfloat16":  # two bytes of each number: the upper half of a float32
             return (array.astype(np.uint32) << 16).view(np.float32)
         return array
 
@@ -87,10 +88,11 @@ def itemsize(dtype: str) -> int:
 
 
 def require_contiguous(path: Path, tensors: Iterable[Tensor], begin: int = 0) -> None:
-    """Raise ValueError unless the tensors fill the file from byte `begin` to its end: no gap, no
-    overlap.
+    """Raise ValueError unless the tensors fill the file at `path`, which the error names, from byte
+    `begin` to its end: no gap, no overlap.
     """
     end, n_bytes = begin, path.stat().st_size
+    # where two begin at one byte, the first has to be empty
     for tensor in sorted(tensors, key=lambda tensor: (tensor.offset, tensor.size)):
         if tensor.offset != end:
             raise ValueError(f"{path}: its tensors do not fill it from byte {end}; {REFETCH}")

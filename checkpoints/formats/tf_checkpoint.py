@@ -82,8 +82,11 @@ def read_handle(stream: BytesIO) -> tuple[int, int]:
 
 
 def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]:
-    """Parse the block of `size` bytes at `offset` in the bytes of a table: [(key, value)], keys and
-    values bytes. Raises ValueError for a number that is cut off.
+    """The entries [(key, value)], all bytes, of the block of `size` bytes at `offset` in a table.
+
+    raw: the bytes of the table. An entry is three varints (how many bytes its key shares with the
+    key before, how many more it has, how many the value has), the key's other bytes, the value.
+    Raises ValueError for a varint that is cut off; other damage gives other entries.
     """
     block = raw[offset : offset + size]
     # a block ends with 4 bytes for each entry whose key shares nothing, for a binary search, and
@@ -91,7 +94,8 @@ def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]
     n_restarts = int.from_bytes(block[-4:], "little")
     end = size - 4 * (n_restarts + 1)  # of the entries
     stream = BytesIO(block)
-    key, entries = b"", []
+    key = b""
+    entries = []
     while stream.tell() < end:
         n_shared = read_varint(stream)
         n_new = read_varint(stream)
@@ -102,28 +106,36 @@ def parse_block(raw: bytes, offset: int, size: int) -> list[tuple[bytes, bytes]]
 
 
 def parse_entries(raw: bytes) -> dict[bytes, bytes]:
-    """Parse the bytes of TensorFlow's index, a table as LevelDB stores them: {key: value}, all
-    bytes. Raises ValueError without its magic number, for blocks that are larger than all of it,
-    and for a number that is cut off; other damage may show later.
+    """All entries {key: value}, all bytes, of a table as LevelDB stores them: TensorFlow's index.
+
+    raw: the bytes of the table, which end with a footer of FOOTER bytes: the handle (offset, size)
+    of a block that is not read, the handle of the index block, zeros, and MAGIC in eight bytes. The
+    values in the index block are the handles of the blocks with the entries.
+
+    Raises ValueError if raw does not end with MAGIC, if these blocks together are larger than raw,
+    and for a number that is cut off. Other damage gives other entries.
     """
-    footer = BytesIO(raw[-FOOTER:])
     if int.from_bytes(raw[-8:], "little") != MAGIC:
         raise ValueError("is no index of TensorFlow, or a truncated one")
-    read_handle(footer)  # of the metadata
+    footer = BytesIO(raw[-FOOTER:])
+    read_handle(footer)  # of the block that is not read
     index_offset, index_size = read_handle(footer)
-    entries: dict[bytes, bytes] = {}
-    index = parse_block(raw, index_offset, index_size)  # [(key, handle)]
-    places = [read_handle(BytesIO(handle)) for _, handle in index]  # of the blocks with data
+    blocks = []  # (offset, size) of each block with entries
+    for _key, handle in parse_block(raw, index_offset, index_size):
+        blocks.append(read_handle(BytesIO(handle)))
     # a damaged index could name the same large block thousands of times
-    if sum(size for _, size in places) > len(raw):
+    if sum(size for _offset, size in blocks) > len(raw):
         raise ValueError("blocks that overlap")
-    for offset, size in places:
-        entries |= parse_block(raw, offset, size)  # pairs (key, value)
+    entries: dict[bytes, bytes] = {}
+    for offset, size in blocks:
+        entries.update(parse_block(raw, offset, size))
     return entries
 
 
 def common_name(name: str) -> str:
-    """The name in gpt2.Config.shapes() for OpenAI's name of a tensor.
+    """The name in gpt2.Config.shapes() for OpenAI's name of a tensor: without model/, with dots for
+    slashes, h.10 for h10, and at the end weight for w or g, bias for b; an embedding, whose name
+    has no such end, gets weight.
 
     >>> common_name("model/h10/attn/c_attn/w"), common_name("model/wte")
     ('h.10.attn.c_attn.weight', 'wte.weight')

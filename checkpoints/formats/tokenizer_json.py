@@ -31,8 +31,8 @@ def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
 
 def require_plain(values: dict) -> None:
     """Raise ValueError, which names the part, unless the pipeline in `values`, the JSON of a
-    tokenizer.json, is GPT-2's: no normalizer, words cut by GPT-2's pattern, a byte-level BPE with
-    none of SETTINGS, no tokens put around a text.
+    tokenizer.json, is GPT-2's: no normalizer, words cut by GPT-2's pattern, a byte-level BPE
+    without settings such as dropout (SETTINGS), no tokens put around a text.
     """
     if values["model"].get("type", "BPE") != "BPE":
         raise ValueError("its model is not GPT-2's")
@@ -58,8 +58,9 @@ def require_words(pre_tokenizer: list[dict]) -> None:
 
 
 def parts_of(part: dict | None) -> list[dict]:
-    """The JSON objects of all parts that one part of the pipeline consists of: none for None, those
-    in a Sequence, which may hold Sequences, or just itself.
+    """The parts, JSON objects, that one entry of a tokenizer.json stands for. A part of the type
+    Sequence stands for those in its list, which may be Sequences, too; None and {} stand for no
+    part, any other part for itself.
 
     >>> parts_of(None), parts_of({"type": "Sequence", "pretokenizers": [{"type": "ByteLevel"}]})
     ([], [{'type': 'ByteLevel'}])
@@ -69,9 +70,10 @@ def parts_of(part: dict | None) -> list[dict]:
     if part.get("type") != "Sequence":
         return [part]
     found = []
-    for name in part.keys() - {"type"}:  # one: pretokenizers, normalizers or processors
-        for inner in part[name]:
-            found += parts_of(inner)
+    for name, inner_parts in part.items():
+        if name != "type":  # pretokenizers, normalizers or processors
+            for inner in inner_parts:
+                found += parts_of(inner)
     return found
 
 

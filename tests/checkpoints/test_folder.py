@@ -21,7 +21,7 @@ from edits import (
 )
 from make_tf_fixture import FOLDER as TF
 from make_tf_fixture import SHAPE
-from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_shards
+from toys import NUMPY, load_model, random_tensors, refusal, write_checkpoint, write_shards
 
 import utils
 from checkpoints.folder import NUMBERS, open_weights, problem_with, weights_files
@@ -78,7 +78,7 @@ def test_a_config_number_that_is_none(folder, name):
     # 10^9: a billion layers are not counted first
     for value in (None, least - 1, -1, 2.0, "2", False, [2], 10**9, float("nan")):
         path.write_text(json.dumps(config | {name: value}))
-        message = refusal(utils.load_model, folder, NUMPY)
+        message = refusal(load_model, folder)
         assert str(path) in message and f"{name} is {value!r}" in message
 
 
@@ -89,7 +89,7 @@ def test_a_config_number_that_is_none(folder, name):
 ])  # fmt: skip
 def test_a_config_of_another_model(folder, name, value):
     edit_json(folder / "config.json", lambda config: config | {name: value})
-    message = refusal(utils.load_model, folder, NUMPY)
+    message = refusal(load_model, folder)
     assert str(folder / "config.json") in message and name in message
 
 
@@ -111,7 +111,7 @@ def test_tensors_that_do_not_match_the_config(tmp_path, named):
     stored = TENSORS | WRONG_TENSORS[named]
     there = {name: array for name, array in stored.items() if array is not None}
     folder = write_checkpoint(tmp_path / "model", SMALL, there)
-    message = refusal(utils.load_model, folder, NUMPY)
+    message = refusal(load_model, folder)
     assert str(folder / "model.safetensors") in message and named in message
 
 
@@ -120,19 +120,19 @@ def test_tensors_that_do_not_match_the_config(tmp_path, named):
 def test_the_head_must_hold_the_same_numbers_however_it_is_stored(tmp_path, wte, head):
     tensors = TENSORS | {"wte.weight": DTYPES[wte](WTE), "lm_head.weight": DTYPES[head](WTE)}
     folder = write_checkpoint(tmp_path / "same", SMALL, tensors)
-    np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
+    np.testing.assert_array_equal(logits(load_model(folder)), EXPECTED)
     last = WTE.copy()
     last[-1, -1] += 1 / 128
     tensors["lm_head.weight"] = DTYPES[head](last)
     folder = write_checkpoint(tmp_path / "other", SMALL, tensors)
-    assert "lm_head.weight differs" in refusal(utils.load_model, folder, NUMPY)
+    assert "lm_head.weight differs" in refusal(load_model, folder)
 
 
 @pytest.mark.parametrize("missing", ["wte.weight", "h.0.ln_1.bias", "h.1.mlp.c_fc.weight"])
 def test_a_tensor_that_is_missing_from_the_header_is_not_blamed_on_the_next(folder, missing):
     """Its bytes are still there."""
     edit_header(folder / "model.safetensors", without(missing))
-    message = refusal(utils.load_model, folder, NUMPY)
+    message = refusal(load_model, folder)
     assert re.search(r"tensors do not fill it from byte \d+", message)
     assert not any(name in message for name in TENSORS)
 
@@ -200,11 +200,11 @@ SHARDS = [f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)]
 def test_a_model_in_several_files(sharded):
     assert problem_with(sharded) == ""
     assert [path.name for path in weights_files(sharded)] == SHARDS
-    np.testing.assert_array_equal(logits(utils.load_model(sharded, NUMPY)), EXPECTED)
+    np.testing.assert_array_equal(logits(load_model(sharded)), EXPECTED)
     (sharded / SHARDS[2]).unlink()
     (sharded / SHARDS[1]).unlink()
     assert problem_with(sharded).endswith(f"{SHARDS[1]}: is missing")  # the first
-    assert SHARDS[1] in refusal(utils.load_model, sharded, NUMPY)
+    assert SHARDS[1] in refusal(load_model, sharded)
 
 
 def test_a_tensor_that_two_shards_have_is_refused(sharded):
@@ -213,7 +213,7 @@ def test_a_tensor_that_two_shards_have_is_refused(sharded):
     shutil.copy(sharded / SHARDS[0], other)
     files = json.loads(index.read_text())["weight_map"] | {"some tensor": other.name}
     index.write_text(json.dumps({"weight_map": files}))
-    message = refusal(utils.load_model, sharded, NUMPY)
+    message = refusal(load_model, sharded)
     assert message.startswith(f"{other}: has ") and "has, too" in message
 
 
@@ -239,4 +239,4 @@ def test_all_files_of_the_weights_are_known(folder):
 def test_an_index_of_shards_that_is_wrong(sharded, file):
     for index in ({"weight_map": {"wte.weight": file} if file else {}}, {"weight_map": file}):
         (sharded / SHARDS_INDEX).write_text(json.dumps(index))
-        assert str(sharded) in refusal(utils.load_model, sharded, NUMPY)
+        assert str(sharded) in refusal(load_model, sharded)

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from edits import EXPECTED, SMALL, SMALLEST, TENSORS, edit_header, logits, with_entry, without
 from make_golden import recipe, reference, reference_logits
-from toys import NUMPY, random_tensors, refusal, write_checkpoint, write_safetensors
+from toys import load_model, random_tensors, refusal, write_checkpoint, write_safetensors
 
-import utils
 from checkpoints.formats.safetensors import read_table
 from gpt2 import Config
 
@@ -23,7 +22,7 @@ def test_the_same_model_whatever_else_the_header_says(tmp_path):
     another_order = lambda header: dict(reversed(mask(without("__metadata__")(header)).items()))
     padded = lambda header: json.dumps(another_order(header)).encode() + b" " * 7
     edit_header(folder / "model.safetensors", padded)
-    np.testing.assert_array_equal(logits(utils.load_model(folder, NUMPY)), EXPECTED)
+    np.testing.assert_array_equal(logits(load_model(folder)), EXPECTED)
 
 
 @pytest.mark.oracle
@@ -51,7 +50,7 @@ def test_what_transformers_writes_is_what_it_computes(tmp_path, shard_size):
     theirs = reference(config, recipe(config), np.float32)
     theirs.save_pretrained(tmp_path, max_shard_size=shard_size)
     assert (len(list(tmp_path.glob("*.safetensors"))) > 1) == (shard_size == "2MB")
-    model = utils.load_model(tmp_path, NUMPY)
+    model = load_model(tmp_path)
     assert model.config == config
     ids = np.random.default_rng(0).integers(config.n_vocab, size=20).tolist()
     expected = reference_logits(theirs, [ids])[0]
@@ -90,7 +89,7 @@ DAMAGED_HEADERS = {  # what is wrong: how the header is edited
 def test_a_damaged_header(tmp_path, damage):
     path = write_checkpoint(tmp_path, SMALL) / "model.safetensors"
     edit_header(path, DAMAGED_HEADERS[damage])
-    message = refusal(utils.load_model, tmp_path, NUMPY)
+    message = refusal(load_model, tmp_path)
     assert str(path) in message and len(message) < 1000
 
 
@@ -102,7 +101,7 @@ def test_a_size_below_zero_hides_no_missing_byte(tmp_path):
         path, with_entry("h.0.attn.bias", dtype="BOOL", shape=[], data_offsets=[end, end - 1])
     )
     path.write_bytes(path.read_bytes()[:-1])
-    assert str(path) in refusal(utils.load_model, tmp_path, NUMPY)
+    assert str(path) in refusal(load_model, tmp_path)
 
 
 # lengths of a header; nothing, a download's error page, PyTorch's own format
@@ -114,7 +113,7 @@ NO_SAFETENSORS = [b"", b"\0" * 7, b"<html>\n<title>404</title>", b"PK\3\4" + b"\
 def test_no_safetensors_file_at_all(tmp_path, raw):
     path = write_checkpoint(tmp_path, SMALL) / "model.safetensors"
     path.write_bytes(raw)
-    assert str(path) in refusal(utils.load_model, tmp_path, NUMPY)
+    assert str(path) in refusal(load_model, tmp_path)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -122,4 +121,4 @@ def test_weights_that_are_no_numbers(tmp_path, bad):
     tensors = random_tensors(SMALL)
     tensors["h.1.mlp.c_fc.weight"][3, 4] = bad
     folder = write_checkpoint(tmp_path / "bad", SMALL, tensors)
-    assert "h.1.mlp.c_fc.weight" in refusal(utils.load_model, folder, NUMPY)
+    assert "h.1.mlp.c_fc.weight" in refusal(load_model, folder)

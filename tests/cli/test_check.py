@@ -8,9 +8,8 @@ import pytest
 from command_line import assert_refused
 from edits import edit_header, with_entry
 from make_tf_fixture import FOLDER as TF
-from toys import NUMPY, TINY, random_tensors, write_checkpoint
+from toys import TINY, load_model, random_tensors, write_checkpoint
 
-import utils
 from checkpoints.checksum import sha256_of
 from checkpoints.folder import problem_with
 from checkpoints.registry import MODELS_DIR, SIZES
@@ -59,7 +58,7 @@ def test_weights_that_cannot_be_right_are_refused(check, tmp_path, tensors, said
 def known(tmp_path, monkeypatch):
     """The tensors of a stand-in for OpenAI's 124M: of TINY's shape, its greedy tokens stored."""
     tensors = {name: 3 * tensor for name, tensor in random_tensors(TINY).items()}
-    model = utils.load_model(write_checkpoint(tmp_path / "known", TINY, tensors), NUMPY)
+    model = load_model(write_checkpoint(tmp_path / "known", TINY, tensors))
     tokens = []
     for _ in range(4):
         logits = model.read(PROMPT + tokens, model.new_cache())[0]

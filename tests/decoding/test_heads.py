@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_models import FILTERS, assert_exact, at_eos
 from toys import (
-    NUMPY,
     TINY,
+    load_model,
     refusal,
     tiny_model,
     tiny_vocabulary,
@@ -22,7 +22,6 @@ from toys import (
     write_safetensors,
 )
 
-import utils
 from checkpoints.checksum import sha256_of
 from checkpoints.files import LFS
 from checkpoints.folder import weights_files
@@ -149,7 +148,7 @@ DAMAGE = [
 @pytest.mark.parametrize("damage, word", DAMAGE)
 def test_a_head_that_is_damaged_not_there_or_of_another_target(folder, kind, damage, word):
     damage(folder, folder / f"{kind}.safetensors")
-    message = refusal(load_head, kind, folder, utils.load_model(folder, NUMPY))
+    message = refusal(load_head, kind, folder, load_model(folder))
     assert kind in message and word in message
 
 

@@ -7,13 +7,12 @@ import sys
 import numpy as np
 import pytest
 from command_line import ROOT, python
-from toys import NUMPY
+from toys import load_model
 
 from checkpoints.tokenizer import load_encoder
 from docs import one_file
 from proof.prove import prove
 from sampling import Rng, SamplingParams, autoregressive
-from utils import load_model
 
 SOURCE = (ROOT / "docs" / "one_file.py").read_text(encoding="utf-8")
 ODD = "It's  1999,\n\n\t'ünïcode' don't 日本 \U0001f600 \x00 fox's   "
@@ -38,7 +37,7 @@ def test_greedy_tokens_are_those_of_the_five_files(prompt, n_tokens):
     ids, sample, accept = encode(prompt), lambda p: int(p.argmax()), lambda ratio: ratio >= 1
     assert ids == load_encoder(folder).encode(prompt) and decode(ids) == prompt
 
-    rounds = autoregressive(load_model(folder, NUMPY), ids, n_tokens, SamplingParams(0.0), Rng(0))
+    rounds = autoregressive(load_model(folder), ids, n_tokens, SamplingParams(0.0), Rng(0))
     expected = ids + [token for one in rounds for token in one.tokens]
     plain, n_plain = one_file.autoregressive(target, ids, n_tokens, sample)
     fast, n_fast = one_file.speculative(target, draft, ids, n_tokens, 4, sample, accept)

@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from backends.backend import get_backend
+from checkpoints.folder import read_config
 from decoding import random_models
 from encoder import END_OF_TEXT, byte_symbols
 from gpt2 import Config
+from utils import build_model, stored_weights
 
 TINY = Config(n_vocab=259, n_ctx=24, n_embd=16, n_head=2, n_layer=2)
 # NumPy's own products, on one thread
@@ -21,6 +23,12 @@ NUMPY = dataclasses.replace(
 def tiny_model(seed=0, config=TINY, dtype=np.float64, scale=0.3):
     """A model with random weights large enough that its predictions are far from uniform."""
     return random_models.random_model(config, NUMPY, dtype=dtype, seed=seed, scale=scale)
+
+
+def load_model(folder):
+    """The model in a checkpoint folder, whose tokenizer is not looked at."""
+    config = read_config(folder)
+    return build_model(config, stored_weights(folder, config), NUMPY)
 
 
 def renumbered(symbols):

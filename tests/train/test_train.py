@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import END, ROOT
-from toys import NUMPY, TINY, refusal, write_checkpoint, write_pair
+from toys import TINY, load_model, refusal, write_checkpoint, write_pair
 
-import utils
 from checkpoints.checksum import sha256_of
 from checkpoints.folder import read_config, weights_files
 from checkpoints.registry import MODELS_DIR
@@ -77,7 +76,7 @@ def test_a_model_is_the_same_in_numpy(folder, exact_gelu):
     config = replace(config, exact_gelu=exact_gelu)
     files.write_model(lively(students.GPT2(config)), folder, folder)
     assert read_config(folder) == config
-    model, teacher = utils.load_model(folder, NUMPY), read_teacher(folder)
+    model, teacher = load_model(folder), read_teacher(folder)
     found = model.read(IDS, model.new_cache(), n_last=len(IDS))
     expected = teacher.lm_head(teacher.hidden(torch.tensor([IDS])))[0]
     assert np.allclose(found, expected, atol=1e-3)
@@ -103,7 +102,7 @@ def test_a_head_drafts_as_it_was_trained(folder, name):
     make, n_guesses = HEADS[name]
     head = lively(make())
     files.write_student(files.Student(name, head, ""), folder, folder)
-    target = utils.load_model(folder, NUMPY)
+    target = load_model(folder)
     stored = load_head(name, folder, target)
     teacher, ids = read_teacher(folder), torch.tensor([IDS])
     # training guesses on a whole text at once
@@ -124,7 +123,7 @@ def numbers(seed=0):
 
 
 def test_a_teacher_writes_what_the_model_in_numpy_writes(folder):
-    model, openings = utils.load_model(folder, NUMPY), torch.tensor([IDS[:4], IDS[4:8]])
+    model, openings = load_model(folder), torch.tensor([IDS[:4], IDS[4:8]])
     teacher = read_teacher(folder)
     greedy = texts.continued(teacher, openings, 9)
     sampled, rng = texts.continued(teacher, openings, 9, numbers()), numbers()
