@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 from checkpoints.registry import MODELS_DIR
 from cli import trace
-from cli.command import ERRORS, flags_of, print_error, read, say, values_of
+from cli.command import ERRORS, flags_of, read, values_of
 from cli.help import unknown
+from cli.messages import print_error, say
 from decoding.decode import begin, decode, decoders_of, encode_prompt, options_of, pair_of
 
 try:

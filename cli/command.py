@@ -31,36 +31,11 @@ ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warnin
 EXPECTED = {int: "a whole number", float: "a number", bool: "no value"}
 
 
-def printable(text: str) -> str:
-    r"""The text with everything escaped that does not print: "a\nb" becomes "a\\nb"."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-
-
 def print_note(message: Warning | str, *where: Any) -> None:
     """Print a warning as one line on stderr; takes the place of warnings.showwarning."""
+    from cli.messages import say
+
     say(f"note: {message}")
-
-
-def print_error(error: BaseException) -> None:
-    """Print an error as one line on stderr, a long one without its middle."""
-    words = str(error) or repr(error)
-    if isinstance(error, OSError) and error.strerror:
-        words = f"{error.filename or 'output'}: {error.strerror}"
-    if isinstance(error, ModuleNotFoundError):
-        words = f"{error.name} is not installed: pip install {error.name}"
-    say(f"error: {words}" if len(words) < 800 else f"error: {words[:400]} ... {words[-300:]}")
-
-
-def say(*lines: str) -> None:
-    """Print lines on stderr, if that can be written, with escapes for what does not print."""
-    with suppress(OSError):
-        print(*(as_called(printable(line)) for line in lines), sep="\n", file=sys.stderr)
-
-
-def as_called(text: str) -> str:
-    """The text with the name by which this program was called: an installed one is `speculate`."""
-    name = os.path.basename(sys.argv[0])
-    return text.replace("python main.py", name) if name == "speculate" else text
 
 
 # ---------------------------------------------------------------- flags
@@ -89,7 +64,7 @@ def read(flag: inspect.Parameter, text: str) -> Any:
     """
     kinds = kinds_of(flag.annotation)
     for kind in kinds:
-        if kind == text:
+        if kind == text:  # one of the texts of a Literal
             return text
         if kind is bool and text in ("True", "False"):
             return text == "True"
@@ -119,45 +94,51 @@ def split(
     """
     plain: list[str] = []
     texts: dict[str, str] = {}
-    rest = iter(words)
-    for word in rest:
+    rest = [*words]
+    while rest:
+        word = rest.pop(0)
+        if word in ("-h", "--help"):
+            return plain, {"help": "True"}
         if not word.startswith("-") or word == "-":
             plain.append(word)
             continue
-        if word in ("-h", "--help"):
-            return plain, {"help": "True"}
         name, equals, text = word.partition("=")
         flag = name.removeprefix("--").replace("-", "_")
         if flag not in flags:
             from cli.help import unknown
 
-            raise unknown("flag", name, [f"--{name}" for name in flags])
-        if not equals:
-            given = "True" if flags[flag].annotation is bool else next(rest, None)
-            if given is None:
-                raise ValueError(f"--{flag}: expected a value after it")
-            text = given
-        texts[flag] = text
+            raise unknown("flag", name, [f"--{known}" for known in flags])
+        if equals:
+            texts[flag] = text
+        elif flags[flag].annotation is bool:
+            texts[flag] = "True"
+        elif rest:
+            texts[flag] = rest.pop(0)
+        else:
+            raise ValueError(f"--{flag}: expected a value after it")
     return plain, texts
 
 
 def call(command: Callable, words: list[str], first: Callable) -> None:
-    """Call a command with the words of a command line, which Fire reads; or print its help. first:
-    the command whose help describes the flags that others have, too. Raises ValueError for words
-    and flags that the command does not take, or lacks, and whatever the command raises.
+    """Call a command with the words that follow its name on the command line; with -h or --help
+    among them, print its help. Raises ValueError for words or flags that the command does not take,
+    or lacks, for a value that a flag cannot have, and whatever the command raises.
+
+    first: the command whose docstring describes the flags that `command` shares with it
     """
     flags = flags_of(command)
     plain, texts = split(words, flags)
     if "help" in texts:
-        from cli.help import help_page
+        from cli.help import print_help
 
-        print(as_called(help_page(command, flags.values(), first)))
+        print_help(command, first)
         return
     try:
         inspect.signature(command).bind(*plain, **texts)
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
-    fire.decorators.SetParseFn(str)(command)  # words without a flag stay texts
+    # Fire takes the texts from here, and reads each as the flag's annotation says, others as texts
+    fire.decorators.SetParseFn(str)(command)
     fire.decorators.SetParseFns(**{name: partial(read, flags[name]) for name in flags})(command)
     named = [f"--{name}={text}" for name, text in texts.items()]
     # without a separator of its own, which no word has, Fire would take a word - for one
@@ -168,8 +149,8 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
 
 
 def find(name: str, commands: Commands) -> Callable:
-    """The function of a command, of which the module may not be imported yet. Raises ValueError for
-    an unknown name.
+    """The function of the command of this name; its module is imported if need be. Raises
+    ValueError, which says what may be meant, for a name that `commands` lacks.
     """
     if name not in commands:
         from cli.help import unknown
@@ -182,13 +163,18 @@ def find(name: str, commands: Commands) -> Callable:
 
 
 def run(words: list[str], commands: Commands) -> int:
-    """Run the command that the words begin with, or the first of `commands` if they begin with a
-    flag. Returns the exit code: 0; 2 after an error of the user's, which is printed; 130 after
-    Ctrl-C; 141 where nobody reads the output. Any other error is raised.
+    """Run the command that the words of a command line begin with, or the first of `commands` if
+    they begin with a flag; `help NAME` is `NAME --help`. Returns the exit code: 0; 2 after one of
+    ERRORS, which is printed; 130 after Ctrl-C; 141 where nobody reads the output. Any other error
+    is raised, as is every error under python -X dev.
     """
+    words = [*words]
+    if words[:1] == ["help"]:
+        words = [*words[1:], "--help"]
     try:
-        words = [*words[1:], "--help"] if words[:1] == ["help"] else [*words]
-        first = command = find(next(iter(commands)), commands)
+        first_name = next(iter(commands))
+        first = find(first_name, commands)
+        command = first
         if words and not words[0].startswith("-"):
             command = find(words.pop(0), commands)
         # a model that overflows is reported once, where its logits are used
@@ -203,21 +189,24 @@ def run(words: list[str], commands: Commands) -> int:
     except ERRORS as error:
         if sys.flags.dev_mode:
             raise
+        from cli.messages import print_error
+
         print_error(error)
         return 2
 
 
 def prepare_streams() -> None:
-    """Let the streams of this process take whatever comes: one that the shell has closed is empty;
-    a byte of stdin that is no text becomes a surrogate, for which its line alone can be refused, a
-    byte order mark is left out, and CR LF ends a line; on stdout, "?" stands for what the terminal
-    cannot write.
+    """Let the standard streams of this process take whatever comes. A stream that the shell has
+    closed is replaced by an empty one. On stdin, a byte that is no text becomes a surrogate, so
+    that only its line is refused; a byte order mark is left out; CR LF is read as LF. On stdout,
+    "?" stands for a character that the terminal cannot write.
     """
     sys.stdin = sys.stdin or open(os.devnull)  # Python has None for a closed stream
     sys.stdout = sys.stdout or open(os.devnull, "w")
     sys.stderr = sys.stderr or open(os.devnull, "w")
     encoding = sys.stdin.encoding.lower()
-    encoding = "utf-8-sig" if encoding == "utf-8" else encoding  # without a byte order mark
+    if encoding == "utf-8":
+        encoding = "utf-8-sig"  # without a byte order mark
     sys.stdin.reconfigure(encoding=encoding, errors="surrogateescape", newline=None)  # type: ignore
     sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]
 

@@ -5,6 +5,9 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 
+from cli.command import flags_of
+from cli.messages import as_called
+
 RENAMED = {  # {flag of another program: what it is called here}
     "model": "--target_model_size",
     "assistant_model": "--draft_model_size",
@@ -21,24 +24,29 @@ ELSEWHERE = {  # {flag that `generate` had: the command that does this}
 
 
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
-    """The error for a word that is none of the names: it says what may be meant; if nothing is
-    close, that `lister`, a flag or the like, lists the names. kind: "flag", "command" or the like.
+    """The error, to be raised, for a word that is none of the names. It names the one that other
+    programs call so (RENAMED, ELSEWHERE), unless kind is "command"; or those that begin with the
+    word, up to three; or up to two that look like it; or it says that `lister` lists them all.
+
+    kind: of word and names, such as "flag" or "command"; lister: such as "--help"
 
     >>> unknown("flag", "--seeds", ["--seed", "--stop"])
     ValueError("unknown flag '--seeds': expected --seed")
     """
     known = {plain(shown): shown for shown in names}
     name = plain(word)
-    may_be_flag = kind != "command"
     renamed = plain(RENAMED.get(name, ""))
-    if may_be_flag and renamed in known:
+    alike = [one for one in known if name and one.startswith(name)][:3]
+    if not alike:
+        alike = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
+    if kind != "command" and renamed in known:
         expected = known[renamed]
-    elif may_be_flag and name in ELSEWHERE:
+    elif kind != "command" and name in ELSEWHERE:
         expected = ELSEWHERE[name]
+    elif alike:
+        expected = " or ".join(known[one] for one in alike)
     else:
-        alike = [one for one in known if name and one.startswith(name)][:3]
-        alike = alike or difflib.get_close_matches(name, known, n=2, cutoff=0.7)
-        expected = " or ".join(known[one] for one in alike) or f"one that {lister} lists"
+        expected = f"one that {lister} lists"
     return ValueError(f"unknown {kind} {word!r}: expected {expected}")
 
 
@@ -47,22 +55,26 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "_").strip("_/")
 
 
-def help_page(command: Callable, flags: Iterable[inspect.Parameter], first: Callable) -> str:
-    """The docstring of a command, where the line "    name: ..." of each flag becomes
-    "    --name (default): ...", without a default that is False or "". A flag that it does not
-    describe gets the line of the first command. Under python -OO, which strips docstrings, a line
-    that says so.
+def print_help(command: Callable, first: Callable) -> None:
+    """Print help_page of a command, with the name by which this program was called."""
+    print(as_called(help_page(command, first)))
+
+
+def help_page(command: Callable, first: Callable) -> str:
+    """The docstring of a command, where the line "    name: ..." of each of its flags becomes
+    "    --name (default): ...", or "    --name: ..." for a default that is False or "". A flag that
+    the docstring lacks gets, at the end, the line that the docstring of `first` has for it. Under
+    python -OO, which strips docstrings, "no help: python -OO strips it".
     """
     page, meanings = inspect.getdoc(command), inspect.getdoc(first)
     if not page or not meanings:
         return "no help: python -OO strips it"
-    for flag in flags:
-        line = rf"(?m)^    {flag.name}: .*"
+    for name, flag in flags_of(command).items():
+        line = rf"(?m)^    {name}: .*"
         if not re.search(line, page):
             page += "\n" + re.findall(line, meanings)[0]
-        shown = f"    --{flag.name}: "
+        shown = f"    --{name}: "
         if flag.default is not False and flag.default != "":
-            shown = f"    --{flag.name} ({flag.default}): "
-        # a function gives the text as it is: in a string, re.sub would read \\ of a default
-        page = re.sub(rf"(?m)^    {flag.name}: ", lambda _: shown, page)
+            shown = f"    --{name} ({flag.default}): "
+        page = page.replace(f"\n    {name}: ", f"\n{shown}")
     return page

@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 
-from cli.command import printable
+from cli.messages import printable
 from encoder import Encoder
 from sampling import Round
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cli.command import as_called
 from cli.machine import processor_name
+from cli.messages import as_called
 from encoder import Encoder
 
 WEB = Path(__file__).with_name("web")

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import main
-from cli.command import flags_of, print_error, printable, run
+from cli.command import flags_of, run
+from cli.messages import print_error, printable
 from cli.help import ELSEWHERE
 
 called = []
