@@ -37,7 +37,7 @@ class Config:
     exact_gelu: bool = False  # by erf, not by tanh, as a few models have it (utils.py)
 
     def shapes(self):
-        """{name: shape} of the parameters in a checkpoint, by Hugging Face's names."""
+        """{name: shape} of all parameters, by Hugging Face's names, such as "h.0.ln_1.bias"."""
         d = self.n_embd
         norm = {"weight": (d,), "bias": (d,)}
         linears = {
@@ -98,6 +98,7 @@ def averages(n, xp, dtype):  # -> [n, 1]
 
 
 def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] -> [n, n_embd]
+    """(x - mean) / sqrt(variance + epsilon) * weight + bias, row by row, a new array of xp's."""
     mean = averages(x.shape[-1], xp, x.dtype)
     x = x - x @ mean  # a new array: the caller keeps its own
     x /= ((x * x) @ mean + epsilon) ** 0.5
@@ -135,6 +136,9 @@ def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_h
 
 
 def attention(x, c_attn, c_proj, n_head, attend):  # [n_new, n_embd] -> [n_new, n_embd]
+    """Attention of n_head heads: the linear layer c_attn makes q, k and v of each row, attend(q, k,
+    v) returns what each head reads, 4 x [n_head, n_new, d_head], and c_proj joins the heads.
+    """
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
@@ -258,7 +262,7 @@ class Model:
         return self.params["wte"][ids] + self.params["wpe"][positions]
 
     def blocks(self, x, attend):  # [n_new, n_embd] -> [n_new, n_embd]
-        """All blocks. attend(layer, q, k, v): as KVCache.attend."""
+        """All blocks, one after the other. attend(layer, q, k, v): attention, as KVCache.attend."""
         n_head, epsilon, xp = self.config.n_head, self.config.epsilon, self.backend.xp
         for layer, block in enumerate(self.params["blocks"]):
             h = self.backend.layer_norm(x, **block["ln_1"], epsilon=epsilon, xp=xp)

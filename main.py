@@ -107,7 +107,7 @@ def generate(
     """
     if prompt == "-":
         prompt = sys.stdin.read().removesuffix("\n")
-    flags = values_of(generate, locals())
+    flags = values_of(generate, locals())  # {flag: value}
     if json and (trace or stream):
         raise ValueError("--json: expected no --trace and no --stream with it")
     options = options_of(flags)  # of a text: its length, K, the temperature, the seed, ...
@@ -117,24 +117,25 @@ def generate(
     ids = encode_prompt(prompt, encoder, target)
 
     # decode with each of the two loops, and show the texts; short ones again, for a median time
-    decoders = decoders_of(mode)
-    turns: dict[Any, list[dict]] = {}
-    rounds_of = lambda decoder: begin(decoder, target, draft_model, encoder, ids, **options)
-    for decoder in decoders:
-        turns[decoder] = [show.first_text(decoder, rounds_of(decoder), encoder, flags)]
-    is_short = sum(turns[decoder][0]["seconds"] for decoder in decoders) <= LONG
-    if mode == "both" and is_short:
-        for _ in range(N_TURNS - 1):
-            for decoder in decoders:
-                turns[decoder].append(decode(rounds_of(decoder), encoder, show.progress))
+    turns: dict[Any, list[dict]] = {decoder: [] for decoder in decoders_of(mode)}
+    for n in range(N_TURNS):
+        for decoder, results in turns.items():
+            rounds = begin(decoder, target, draft_model, encoder, ids, **options)
+            if n == 0:
+                results.append(show.first_text(decoder, rounds, encoder, flags))
+            else:
+                results.append(decode(rounds, encoder, show.progress))
+        seconds = sum(results[0]["seconds"] for results in turns.values())
+        if mode != "both" or seconds > LONG:
+            break
 
     # compare
     compared = compare(turns, target, ids, options)
-    results = {decoder: median_turn(turns[decoder]) for decoder in decoders}
+    median = {decoder: median_turn(results) for decoder, results in turns.items()}
     if json:
-        print(dumps({"settings": flags, "prompt_token_ids": ids, **results, **compared}))
+        print(dumps({"settings": flags, "prompt_token_ids": ids, **median, **compared}))
     else:
-        show.comparison(results, compared)
+        show.comparison(median, compared)
 
 
 def version() -> None:

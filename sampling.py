@@ -111,19 +111,6 @@ class Round:
         """
         return min(len(self.draft), len(self.tokens))  # tokens: those accepted, then one more
 
-    @property
-    def sources(self) -> list[str]:
-        """Where each token came from: "draft", then "bonus", "correction", or "target" where
-        nothing was drafted.
-        """
-        if not self.draft:
-            last = "target"
-        elif self.accepted == len(self.draft):
-            last = "bonus"
-        else:
-            last = "correction"
-        return (["draft"] * self.accepted + [last])[: len(self.tokens)]  # it may end at a draft
-
 
 IsDone = Callable[[Sequence[int]], bool]  # whether the text ends after these new ids
 
@@ -167,9 +154,11 @@ def autoregressive(
     rng: "Rng",
     is_done: IsDone = never,
 ) -> Iterator[Round]:
-    """Yield a Round without tokens for the prefill, then Rounds of one token each: n_tokens in all,
-    or fewer if the context is full or is_done(generated ids) is true. Raises ValueError for no ids
-    or more than the context holds.
+    """Continue the text `ids`: yield a Round without tokens, the prefill, then Rounds of one token
+    each, n_tokens in all, or fewer if the target's context is full or is_done(the new ids) is true.
+    Raises ValueError for no ids or more than the context holds.
+
+    target: a gpt2.Model; to_probs: makes p of its logits; rng: samples each token from p
     """
     text, length, cache = prefill(target, ids, n_tokens)
     yield Round([])  # the prefill
@@ -192,12 +181,14 @@ def speculative(
     is_done: IsDone = never,
     rule: Callable = verify,
 ) -> Iterator[Round]:
-    """Yield a Round without tokens, the prefill, then Rounds of 1 to K + 1 tokens: as many tokens
-    as `autoregressive` yields, with the same distribution. The rule is `verify` or `verify_block`.
+    """Continue the text `ids` as `autoregressive` does, with the same arguments and the same
+    distribution, but in Rounds of 1 to K + 1 tokens. Raises ValueError, too, for a drafter of
+    another vocabulary, or one that proposes more than it was asked for.
 
-    K is a number, 0 to draft nothing, or a function that gets the last Round and returns a number.
-    The distribution stays the same, because K is chosen before the next tokens are sampled. Raises
-    ValueError for no ids or more than the context holds, and if the drafter cannot be used.
+    drafter: its propose(ids, k) returns a draft of up to k tokens, and q
+    K: a number, 0 to draft nothing, or a function that gets the last Round and returns a number:
+        K is chosen before the next tokens are sampled, so the distribution stays the same
+    rule: rule(draft, p, q, rng) returns (n_accepted, token), as `verify` and `verify_block` do
     """
     if drafter.n_vocab != target.config.n_vocab:
         sizes = f"{drafter.n_vocab} and {target.config.n_vocab} tokens"

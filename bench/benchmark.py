@@ -16,8 +16,9 @@ from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
 from checkpoints.registry import MODELS_DIR
-from cli.command import require_at_least, values_of
+from cli.command import values_of
 from cli.machine import describe_machine
+from cli.messages import require_at_least
 from cli.output import line_writer, new_file, require_new
 from cli.prompts import STORIES, read_prompts
 from decoding.decode import HEADS, encode_any, load_drafts

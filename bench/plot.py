@@ -37,15 +37,21 @@ def values(rows: list[dict], column: str) -> list:
 
 
 def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
-    """Group rows into the lines of the picture: {entry of the legend: rows in order of the axis}.
-    An entry names the draft, and of the rest what differs between lines: "eagle, T = 1".
+    """Group the rows of a benchmark into the lines of the picture: {entry of the legend: its rows,
+    in order of the axis}. Rows of one line differ in the axis alone. An entry names the draft, then
+    the temperature and what else differs between the lines: "eagle, T = 1".
+
+    axis: the column along the picture, "K" or "batch_size"
     """
-    names = [name for name in CASE if name != axis and len(values(rows, name)) > 1]
+    differing = [name for name in CASE if name != axis and len(values(rows, name)) > 1]
     lines: dict[str, list[dict]] = {}
     for row in sorted(rows, key=itemgetter(axis)):
         words = [row["draft"]]
-        words += [f"{HEADINGS[name]} = {row[name]:g}" for name in names if name == "temperature"]
-        words += [str(row[name]) for name in names if name not in ("draft", "temperature")]
+        if "temperature" in differing:
+            words.append(f"{HEADINGS['temperature']} = {row['temperature']:g}")
+        for name in differing:
+            if name not in ("draft", "temperature"):
+                words.append(str(row[name]))
         lines.setdefault(", ".join(words), []).append(row)
     return lines
 

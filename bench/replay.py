@@ -207,10 +207,14 @@ def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_voca
 
 
 def model_along(model: Model, prompt: list[int], text: list[int], limits: list[int]) -> Drafts:
-    """(length of the draft by a model, how many of its first tokens agree with the text) at each
-    position of a text. limits: the most tokens at each. The model reads the text once: as long as a
-    draft agrees with the text, its next token depends on the text alone. Raises FloatingPointError
-    if its logits are not finite.
+    """Of each position of a text, (the length of the draft that a model would write there, how many
+    of its first tokens agree with the text). The second counts on to the end of the text, also past
+    the length. Raises FloatingPointError if the model's logits are not finite.
+
+    prompt, text: token ids; limits: the most tokens to draft at each position of the text
+
+    The model reads the text once: as long as a draft agrees with the text, its next token depends
+    on the text alone.
     """
     ids, n_prompt, n_ctx = prompt + text, len(prompt), model.config.n_ctx
     n_read = min(len(ids) - 1, n_ctx)  # nothing follows the last id
@@ -218,17 +222,19 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
     largest(logits)  # raises FloatingPointError for NaN
     greedy = logits.argmax(axis=-1)
+
+    agree = len(text) * [0]  # of each position, how many tokens in a row are the model's likeliest
+    for i in reversed(range(n_last)):  # none behind the context
+        if greedy[i] == text[i]:
+            following = agree[i + 1] if i + 1 < len(text) else 0
+            agree[i] = 1 + following
+
     drafts = []
-    n_same = 0  # how many tokens in a row, from position i on, are the model's likeliest
-    for i in reversed(range(len(text))):
-        if i < n_last and greedy[i] == text[i]:
-            n_same += 1
-        else:
-            n_same = 0
+    for i, limit in enumerate(limits):
         # + 1: the last drafted token is never read, so it needs no place in the context
         room = max(0, n_ctx + 1 - n_prompt - i)
-        drafts.append((min(limits[i], room), n_same))
-    return drafts[::-1]
+        drafts.append((min(limit, room), agree[i]))
+    return drafts
 
 
 def rounds_along(drafts: Drafts, K: int) -> Iterator[tuple[int, int]]:

@@ -65,14 +65,16 @@ def decode_texts(
     prompts: list[list[int]],
     seeds: tuple[int, int, int],
 ) -> dict:
-    """Decode prompts, in one batch if there are several, past <|endoftext|> to n_tokens each, for
-    which the context must have room. Returns {"texts": token ids of each, "rounds": a Draft for
-    each round of all texts, "seconds": of the slowest text without its prefill, "draft_seconds",
-    "target_seconds": of each round's parts, [] for a batch}.
+    """Decode prompts with a variant, in one batch if there are several. Each text has n_tokens, for
+    which the context must have room; <|endoftext|> does not end it. Returns {"texts": the token ids
+    of each, "rounds": a Draft for each round of all texts, "seconds": of the slowest text without
+    its prefill, "draft_seconds", "target_seconds": of each round's parts, [] for a batch}.
 
-    drafts: {name: a Model, a head, or None for n-grams}; variant: which draft, K and rule
-    acceptance: with which probability a drafted token is accepted; 0 leaves it to the rule
-    prompts: the token ids of each; seeds: numbers that decide what is random
+    drafts: {name: a Model, a head, or None for n-grams}; to_probs: makes p and q of logits
+    acceptance: the probability with which each drafted token is accepted, whatever p and q;
+        0 leaves that to the rule
+    variant: the draft's name, K and the rule's; prompts: the token ids of each
+    seeds: numbers that decide what is random
     """
     name, K, rule_name = variant
     decoder: Decoder = "speculative" if name else "autoregressive"

@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Callable, Generator
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from functools import lru_cache, partial
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +16,8 @@ from checkpoints.checksum import sha256_of
 from checkpoints.folder import model_files
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
-from cli.command import print_note, require_at_least, values_of
+from cli.command import print_note, values_of
+from cli.messages import require_at_least
 from cli.output import line_writer
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
@@ -82,31 +83,44 @@ def batch(
     require_at_least(1, batch_size=batch_size)
     options_of(flags)  # raises ValueError for what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
-    prompts = read_prompts(file)
-    jobs = [settings | {"prompt": p, "seed": seed_of(seed, n)} for n, p in enumerate(prompts)]
-    lines: list[Line] = []  # those that are there already
+    jobs: list[Job] = []
+    for n, prompt in enumerate(read_prompts(file)):
+        jobs.append(settings | {"prompt": prompt, "seed": seed_of(seed, n)})
     write: Callable = partial(print, flush=True)
+    done: list[Line] = []  # lines that are in the file already
     if out:
-        lines = finished(Path(out), jobs)
-        if lines and "models" not in lines[-1]:
-            problem = "does not say which models wrote its lines, so they are not compared"
-            warnings.warn(f"{out}: {problem}")
+        done = finished(Path(out), jobs)
         write = line_writer(out)
     # a folder that was not named stays here: each machine of a cluster has its own
-    work = partial(decode_jobs, "" if models_dir == MODELS_DIR else models_dir, backend)
-    last = lines[-1] if lines else {}
-    n_refused = sum("error" in line for line in lines)
-    coming = new_lines(jobs, len(lines), batch_size, work, cluster)
-    bar = tqdm(total=len(jobs), initial=len(lines), disable=None)  # None: on a terminal only
+    own_models = "" if models_dir == MODELS_DIR else models_dir
+    work = partial(decode_jobs, own_models, backend)
+    coming = new_lines(jobs, len(done), batch_size, work, cluster)
+    n_refused = write_lines(coming, done, len(jobs), write)
+    if n_refused:
+        warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")
+
+
+def write_lines(
+    coming: Generator[Line, None, None], done: list[Line], n_jobs: int, write: Callable
+) -> int:
+    """Write the lines that come, with a bar on a terminal, and close their generator, also after an
+    error. Returns how many of them and of the lines `done` before have an error. Raises ValueError
+    for a line that was written by other models than the one before it.
+
+    n_jobs: the number of all lines; write(text): writes a line's JSON
+    """
+    n_refused = sum("error" in line for line in done)
+    last = done[-1] if done else {}
+    bar = tqdm(total=n_jobs, initial=len(done), disable=None)  # None: on a terminal only
     with closing(coming), bar:
         for line in coming:
             require_same_models(last, line)
             write(json.dumps(line))
             last = line
-            n_refused += "error" in line
+            if "error" in line:
+                n_refused += 1
             bar.update()
-    if n_refused:
-        warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")
+    return n_refused
 
 
 def require_same_models(before: Line, line: Line) -> None:
@@ -134,15 +148,16 @@ def seed_of(seed: int, n: int) -> int:
 
 
 def finished(path: Path, jobs: list[Job]) -> list[Line]:
-    """The lines of jobs, from the first on, that are in the file of --out; none if there is no such
-    file. Cuts off the piece of a line that an interrupted run left at its end. Raises ValueError if
-    another line is not that of its job, or not whole.
+    """The lines that an earlier run of the same command left in its --out file: those of the first
+    jobs, [] if there is no file. Cuts off the piece of a line at the end, where that run was
+    interrupted. Raises ValueError if another line is not that of its job, or is not whole. Warns if
+    the last one does not say which models wrote it.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
-    done = []
+    done: list[Line] = []
     for n, line in enumerate(lines, 1):
         try:
             done.append(json.loads(line))
@@ -152,17 +167,20 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     if piece:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))
+    if done and "models" not in done[-1]:
+        problem = "does not say which models wrote its lines, so they are not compared"
+        warnings.warn(f"{path}: {problem}")
     return done
 
 
 def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
-    """Whether lines begin as those of the first jobs do, with their settings, and a piece of a line
-    as that of the next job. An empty piece always fits; there may be no more lines than jobs.
+    """Whether lines of a file are those of the first jobs, and `piece` the beginning of the line of
+    the next job, or empty; False if there are more lines than jobs. The line of a job begins with
+    the JSON of {"settings": job}, without the last brace; only that is compared.
     """
     n_begun = len(lines) + (1 if piece else 0)
     if n_begun > len(jobs):
         return False
-    # a line is {"settings": job, ...}: it begins so, without the last brace
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
     for line, its_begin in zip(lines, begins):
         if not line.startswith(its_begin):
@@ -176,28 +194,32 @@ def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
 def new_lines(
     jobs: list[Job], n_done: int, batch_size: int, work: Callable, cluster: str
 ) -> Generator[Line, None, None]:
-    """Yield the lines of the jobs after the first n_done, in their order.
+    """Yield the lines of all jobs but the first n_done, in the order of the jobs, as soon as their
+    group of batch_size jobs is decoded. Raises ValueError if the cluster cannot be had.
 
-    work(jobs): the lines of a group of batch_size jobs, or fewer at the end
-    cluster: the address of the one whose workers are to work, as --cluster names it; "" works here
+    work(jobs): decodes a group of jobs together, and returns their lines
+    cluster: the address of the cluster whose workers do that, as --cluster names it; "": this
+        process does
     """
     n_again = 0
     if n_done < len(jobs):
         # a group that was begun is decoded again as it was: other passes would round otherwise
         n_again = n_done % batch_size
     groups = [jobs[i : i + batch_size] for i in range(n_done - n_again, len(jobs), batch_size)]
+    mapping: AbstractContextManager[Callable] = nullcontext(map)
     if cluster:
         from cli.cluster import connect  # Dask
 
-    with connect(cluster) if cluster else nullcontext(map) as map_groups:
+        mapping = connect(cluster)
+    with mapping as map_groups:
         lines = chain.from_iterable(map_groups(work, groups))
         yield from islice(lines, n_again, None)  # without those that are there already
 
 
 @lru_cache(maxsize=1)  # as the models are, in a worker
 def identity_of(target: str, draft: str, models_dir: str) -> str:
-    """The SHA-256 of all files that decide a text, of a target and its draft, in hexadecimal. The
-    last result is kept.
+    """One SHA-256, in hexadecimal, of the files of a target and its draft that decide a text:
+    config, tokenizer and weights. Raises ValueError for a missing model. The last result is kept.
 
     target: a size in models_dir, or a folder; draft: the same, eagle or medusa, whose file lies
         beside the target, or ngram, which has no file
@@ -213,14 +235,16 @@ def identity_of(target: str, draft: str, models_dir: str) -> str:
 
 @np.errstate(over="ignore", invalid="ignore")  # as cli.command.run, in a worker too
 def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
-    """Decode jobs together, and return their lines. A job is {flag: value} of what decides a text:
-    the settings, the same in all, with its own prompt and seed. What goes in and out can be sent to
-    another machine. models_dir: "" stands for this machine's own; backend: as --backend
+    """Decode jobs together, and return their lines, in the same order. From then on, this process
+    prints warnings as notes of one line.
 
-    A line is {"settings": the job, "models": the SHA-256 of their files, "prompt_token_ids",
-    "autoregressive" and "speculative", or one of them: what `decode` returned}, with what `compare`
-    returned; for a prompt that cannot be continued, "error" follows the models. From then on,
-    warnings are printed as notes of one line.
+    models_dir: "" stands for this machine's own; backend: as --backend
+    jobs: at least one; a job is {flag: value} of what decides a text, which differs from those of
+        the other jobs only in its prompt and its seed
+
+    A line is {"settings": the job, "models": what identity_of returned, "prompt_token_ids", and
+    {decoder: what `decode` returned} for each decoder of its mode}, with what `compare` returned.
+    That of a prompt too long for the context is {"settings", "models", "error": why}.
     """
     warnings.showwarning = print_note  # type: ignore[assignment]
     settings = jobs[0] | {"models_dir": models_dir or MODELS_DIR, "backend": backend}
@@ -231,7 +255,7 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
         add_ids(line, target, encoder)
     readable = [line for line in lines if "error" not in line]
 
-    def continue_line(line: Line, decoder: Decoder, batched: Callable) -> Line:
+    def continue_line(line: Line, decoder: Decoder, batched: Callable) -> dict[str, Any]:
         ids, options = line["prompt_token_ids"], options_of(line["settings"])
         rounds = begin(decoder, batched(target), batched(draft_model), encoder, ids, **options)
         return decode(rounds, encoder)
@@ -243,9 +267,9 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
         for line, result in zip(readable, results):
             line[decoder] = result
     for line in readable:
-        turns = {decoder: [line[decoder]] for decoder in decoders}  # one each
-        ids, options = line["prompt_token_ids"], options_of(line["settings"])
-        line.update(compare(turns, target, ids, options))
+        one_turn = {decoder: [line[decoder]] for decoder in decoders}
+        options = options_of(line["settings"])
+        line.update(compare(one_turn, target, line["prompt_token_ids"], options))
     return lines
 
 

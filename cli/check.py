@@ -19,8 +19,9 @@ LARGEST = 1e18  # of a weight's size: the square of a larger one leaves float32
 
 
 def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
-    """Load a model as a run does, and print its shape and the SHA-256 of its weights. The greedy
-    tokens of a model of 124M's shape are compared with those of OpenAI's.
+    """Load a model as a run does, and print its folder, its shape and the SHA-256 of each file of
+    weights. For a model of 124M's shape, also print whether it writes, greedily, what OpenAI's
+    does.
 
     Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used: its
     files are missing or damaged, a weight is huge, all tokens are equally likely, or a folder named
@@ -38,16 +39,27 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     require_sizes(folder, model)
     require_logits(folder, model)
     if model.config == SIZES["124M"]:
-        entries = json.loads(GOLDEN.read_text())
-        right = all(follows(model, entry["ids"], entry["greedy"]) for entry in entries)
-        verdict = "those" if right else "not those"
-        print(f"greedy tokens: {verdict} of OpenAI's 124M")
-        if folder.name == "124M" and not right:
-            raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
+        compare_with_openai(folder, model)
+
+
+def compare_with_openai(folder: Path, model: Model) -> None:
+    """Print whether a model writes, greedily, what OpenAI's 124M writes. Raises ValueError if it
+    does not, but its folder is named 124M.
+    """
+    is_the_same = True
+    for entry in json.loads(GOLDEN.read_text()):
+        if not follows(model, entry["ids"], entry["greedy"]):
+            is_the_same = False
+    verdict = "those" if is_the_same else "not those"
+    print(f"greedy tokens: {verdict} of OpenAI's 124M")
+    if folder.name == "124M" and not is_the_same:
+        raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
 
 
 def require_sizes(folder: Path, model: Model) -> None:
-    """Raise ValueError if a weight of a folder is larger than LARGEST, as after a flipped bit."""
+    """Raise ValueError, which names the file, if a number in the weights of a folder is larger than
+    1e18 or smaller than -1e18, as after a flipped bit. model: the one that was loaded from it
+    """
     for name, tensor in open_weights(folder, model.config).items():
         array = tensor.stored()
         largest = max(array.max(), -array.min())
@@ -57,11 +69,12 @@ def require_sizes(folder: Path, model: Model) -> None:
 
 
 def require_logits(folder: Path, model: Model) -> None:
-    """Raise ValueError unless the logits after a few tokens are finite, and not all equal: they
-    differ by more than 0.01.
+    """Raise ValueError unless the logits after up to eight tokens are finite, and the largest is
+    more than 0.01 above the smallest. folder: of the model, for the error
     """
     ids = [*range(min(8, model.config.n_ctx, model.config.n_vocab))]
-    if not 0.01 < np.ptp(model.read(ids, model.new_cache())) < np.inf:  # NaN is not between them
+    logits = model.read(ids, model.new_cache())  # [1, n_vocab]
+    if not 0.01 < np.ptp(logits) < np.inf:  # NaN is not between them
         problem = "the logits of all tokens are equal, or not finite"
         why = "the weights are zero, damaged, or of another dtype than their file says"
         raise ValueError(f"{folder}: {problem}: {why}; fetch them again")

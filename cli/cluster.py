@@ -84,30 +84,27 @@ def local_client(n: int) -> Iterator[Client]:
 
 @contextmanager
 def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[Any]]]:
-    """Yield map_groups(function, items), which is like map, but its calls run on the workers of a
-    cluster (map_on_workers). Waits up to FIRST_WORKER seconds for the first of them. Dask's log is
-    silent from then on.
+    """Connect to a Dask cluster, and wait up to a minute for its first worker. Yields a function
+    map_groups(function, items), which yields function(item) for each item, as map does, but calls
+    it on the cluster's workers. After the block the connection is closed. Dask's log stays silent.
 
-    address: tcp://HOST:8786, of a scheduler; or local:N for N processes here, which end with the
-        block
-    Raises ValueError if no worker is to be had.
+    address: tcp://HOST:8786, of a scheduler; or local:N, to start N processes here, which end with
+        the block
+    Raises ValueError if no worker is to be had, or if N is none (processes_of).
     """
     n_local = processes_of(address)
     # what goes wrong is said in one line, not in Dask's log
     for name in ("distributed", "distributed.client", "asyncio", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    with ExitStack() as stack:  # what it has entered ends with the block, the last first
-        stack.enter_context(dask.config.set(SETTINGS))
+    # what the stack has entered ends with the block, the last first, and also after an error
+    with dask.config.set(SETTINGS), ExitStack() as stack:
         try:
-            opened = local_client(n_local) if n_local else Client(address, timeout=TIMEOUT)
-            client = stack.enter_context(opened)
+            if n_local:
+                client = stack.enter_context(local_client(n_local))
+            else:
+                client = stack.enter_context(Client(address, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER)
-        except (
-            OSError,
-            ValueError,
-            RuntimeError,
-            TypeError,  # TLS without keys
-        ) as error:
+        except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: TLS, no keys
             reason = first_line(error) or "no answer"
             raise ValueError(f"--cluster {address}: {reason}; {EXPECTED}") from None
 

@@ -1,10 +1,9 @@
 """From the words of a command line to the call of a command, and to an exit code.
 
 A command is a function. Its keyword-only parameters are flags, with a type and a default; its other
-parameters are words without a flag; its docstring is the help. Fire makes the call. What it would
-guess wrongly is settled here, before: Fire runs a command first and refuses an unknown flag
-afterwards, turns texts such as 123 or None into Python's values whatever the annotation says, and
-takes a flag without a value for True.
+parameters are words without a flag; its docstring is the help. Fire makes the call. Before that,
+flags are read here, by their annotations: Fire refuses an unknown flag only after the command has
+run, takes a flag without a value for True, and reads any text as Python would, 123 or None.
 
 Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 after Ctrl-C; 141
 where nobody reads the output any more. A command may have others of its own.
@@ -28,7 +27,6 @@ Commands = dict[str, Callable | str]
 # what a user can cause, warnings by python -W error; a bug among them shows its traceback under
 # python -X dev main.py
 ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
-EXPECTED = {int: "a whole number", float: "a number", bool: "no value"}
 
 
 def print_note(message: Warning | str, *where: Any) -> None:
@@ -71,16 +69,9 @@ def read(flag: inspect.Parameter, text: str) -> Any:
         if kind in (int, float, str):
             with suppress(ValueError):
                 return kind(text)
-    expected = " or ".join(EXPECTED.get(kind, kind) for kind in kinds)
-    shown = text if len(text) < 50 else f"{text[:40]}..."
-    raise ValueError(f"--{flag.name} {shown!r}: expected {expected}")
+    from cli.help import wrong_value
 
-
-def require_at_least(least: int, **flags: int) -> None:
-    """Raise ValueError for a flag below the least value."""
-    for name, value in flags.items():
-        if value < least:
-            raise ValueError(f"--{name} {value}: expected {least} or more")
+    raise wrong_value(flag.name, text, kinds)
 
 
 def split(
@@ -131,7 +122,7 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     if "help" in texts:
         from cli.help import print_help
 
-        print_help(command, first)
+        print_help(command, flags, first)
         return
     try:
         inspect.signature(command).bind(*plain, **texts)

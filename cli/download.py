@@ -13,20 +13,20 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
 
     Give sizes (82M, 124M, 355M, 774M, 1558M) or repositories of GPT-2s (owner/name). An interrupted
     download goes on where it stopped. HF_ENDPOINT, in the environment, sets a mirror. A file that
-    is none, such as the page of a login, is named.
+    is no model's, such as the page of a login, is named in an error.
 
     Flags:
         models_dir: the folder that gets a folder for each model
     """
     unknown = [repr(size) for size in sizes if not repository(size_of(size))]
     if unknown or not sizes:
-        expected = (
-            f"sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories as owner/name"
-        )
-        raise ValueError(f"{' '.join(['download', *unknown])}: expected {expected}")
+        given = " ".join(["download", *unknown])
+        expected = f"sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories"
+        raise ValueError(f"{given}: expected {expected} as owner/name")
     for size in sizes:
         folder = find_folder(size, models_dir, download=True)
-        load_encoder(folder)
+        load_encoder(folder)  # this and the next line raise ValueError for files of no model
         open_weights(folder, read_config(folder))
-        n_bytes = sum(x.stat().st_size for x in folder.iterdir() if x.suffix != ".part")
+        files = [path for path in folder.iterdir() if path.suffix != ".part"]
+        n_bytes = sum(path.stat().st_size for path in files)
         print(f"{size}: {folder}, {n_bytes / 1e6:,.1f} MB")

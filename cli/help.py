@@ -5,7 +5,6 @@ import inspect
 import re
 from collections.abc import Callable, Iterable
 
-from cli.command import flags_of
 from cli.messages import as_called
 
 RENAMED = {  # {flag of another program: what it is called here}
@@ -15,6 +14,7 @@ RENAMED = {  # {flag of another program: what it is called here}
     "max_tokens": "--n_tokens_to_generate",
     "num_speculative_tokens": "--K",
 }
+KINDS = {int: "a whole number", float: "a number", bool: "no value"}
 ELSEWHERE = {  # {flag that `generate` had: the command that does this}
     "out": "python main.py batch FILE --out NAME",
     "batch_size": "python main.py batch FILE --batch_size N",
@@ -50,18 +50,27 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
     return ValueError(f"unknown {kind} {word!r}: expected {expected}")
 
 
+def wrong_value(name: str, text: str, kinds: list) -> ValueError:
+    """The error, to be raised, for a flag whose text is no value of it. kinds: the types and texts
+    that its annotation allows, as cli.command.kinds_of returns them
+    """
+    expected = " or ".join(KINDS.get(kind, kind) for kind in kinds)
+    shown = text if len(text) < 50 else f"{text[:40]}..."
+    return ValueError(f"--{name} {shown!r}: expected {expected}")
+
+
 def plain(name: str) -> str:
     """A name as names are compared: "--Top-K" becomes "top_k", and "/seed" becomes "seed"."""
     return name.lower().replace("-", "_").strip("_/")
 
 
-def print_help(command: Callable, first: Callable) -> None:
+def print_help(command: Callable, flags: dict[str, inspect.Parameter], first: Callable) -> None:
     """Print help_page of a command, with the name by which this program was called."""
-    print(as_called(help_page(command, first)))
+    print(as_called(help_page(command, flags, first)))
 
 
-def help_page(command: Callable, first: Callable) -> str:
-    """The docstring of a command, where the line "    name: ..." of each of its flags becomes
+def help_page(command: Callable, flags: dict[str, inspect.Parameter], first: Callable) -> str:
+    """The docstring of a command, where the line "    name: ..." of each of its `flags` becomes
     "    --name (default): ...", or "    --name: ..." for a default that is False or "". A flag that
     the docstring lacks gets, at the end, the line that the docstring of `first` has for it. Under
     python -OO, which strips docstrings, "no help: python -OO strips it".
@@ -69,7 +78,7 @@ def help_page(command: Callable, first: Callable) -> str:
     page, meanings = inspect.getdoc(command), inspect.getdoc(first)
     if not page or not meanings:
         return "no help: python -OO strips it"
-    for name, flag in flags_of(command).items():
+    for name, flag in flags.items():
         line = rf"(?m)^    {name}: .*"
         if not re.search(line, page):
             page += "\n" + re.findall(line, meanings)[0]

@@ -24,8 +24,9 @@ def processor_name() -> str:
 
 
 def describe_machine(backend: str) -> dict[str, Any]:
-    """{name: value} for result files: what measured figures depend on besides the settings. Raises
-    ValueError for a backend that is not to be had.
+    """What measured figures depend on besides the settings, for a result file: {"cpu", "threads",
+    "system", "python", "numpy", "openblas": names and versions, "date": now, in UTC}, on a GPU also
+    "gpu" and "cupy". Raises ValueError for a backend, as --backend names it, that is not to be had.
     """
     about = {
         "cpu": processor_name(),

@@ -1,4 +1,4 @@
-"""What is said on stderr: lines in which nothing is printed that is not a character to read."""
+"""What is said on stderr, in lines of characters that print; and the error for a small number."""
 
 import os
 import sys
@@ -37,3 +37,10 @@ def print_error(error: BaseException) -> None:
     if len(words) >= SHORT:
         words = f"{words[:400]} ... {words[-300:]}"
     say(f"error: {words}")
+
+
+def require_at_least(least: int, **flags: int) -> None:
+    """Raise ValueError for a flag below the least value."""
+    for name, value in flags.items():
+        if value < least:
+            raise ValueError(f"--{name} {value}: expected {least} or more")

@@ -7,45 +7,60 @@ SHAPE = r"<(rect|text|tspan|line|polyline|polygon|circle|path)((?: [^>]*?)?)(/?)
 
 
 def painted(svg: str) -> str:
-    """An SVG picture whose shapes and texts have the fill and the stroke of its <style> as
-    attributes, too, in its light colours, for renderers that know no CSS variables. Others take the
-    style, which goes before attributes.
+    """An SVG picture in which each shape and text also has, as attributes, the fill and stroke that
+    the picture's <style> gives it outside of @media, for renderers that know no CSS variables.
+    Attributes that are there already stay; others take the style, which goes before attributes.
 
-    Selectors may be tags and classes, such as rect, .bar, rect.bar; values may be variables whose
-    definition is a colour, such as --ink: #1d2025. Raises KeyError for another variable.
+    The selectors of the style may be tags and classes, such as rect, .bar, rect.bar; of several for
+    one shape, the last of rules_of counts. Values may be variables that the style defines as a
+    colour, such as --ink: #1d2025. Raises KeyError for another variable.
     """
     head, middle, rest = svg.partition("</style>")
     style = re.sub(AT_RULE, "", head)  # without the dark colours
-    light = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {variable: colour}
+    variables = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {name: colour}
     rules = rules_of(style)
 
-    def with_colours(match: re.Match) -> str:
+    def paint(match: re.Match) -> str:
         tag, attributes, end = match.groups()
-        classes = "".join(re.findall(r'class="([^"]*)"', attributes)).split()
-        names = {tag}  # the selectors that mean this shape
-        for name in classes:
-            names |= {f".{name}", f"{tag}.{name}"}
-        colours: dict[str, str] = {}
-        for selector, values in rules:
-            if selector in names:
-                colours |= values
-        for name, value in colours.items():
-            colour = re.sub(r"var\((.*?)\)", lambda variable: light[variable[1]], value)
+        for name, value in look_of(tag, attributes, rules).items():
             if f" {name}=" not in attributes:
+                colour = re.sub(r"var\((.*?)\)", lambda found: variables[found[1]], value)
                 attributes += f' {name}="{colour}"'
         return f"<{tag}{attributes}{end}>"
 
-    return head + middle + re.sub(SHAPE, with_colours, rest)
+    return head + middle + re.sub(SHAPE, paint, rest)
+
+
+def look_of(tag: str, attributes: str, rules: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
+    """{"fill", "stroke": value} of a shape, as far as its rules have them. tag, attributes: from
+    its <tag attributes>; rules: of the style, by rules_of
+    """
+    selectors = {tag}  # those that mean this shape
+    for names in re.findall(r'class="([^"]*)"', attributes):
+        for name in names.split():
+            selectors |= {f".{name}", f"{tag}.{name}"}
+    look: dict[str, str] = {}
+    for selector, values in rules:
+        if selector in selectors:
+            look |= values  # a later rule goes before an earlier one
+    return look
 
 
 def rules_of(style: str) -> list[tuple[str, dict[str, str]]]:
     """(selector, {"fill", "stroke": value}) of each rule of a style, the most precise last: tags,
     then classes, then tags with a class.
     """
-    rules = []
+    rules: list[tuple[str, dict[str, str]]] = []
     for selectors, body in re.findall(r"([^{};>]+)\{([^{}]*)\}", style):  # a, b { ... }
         # not the end of another name, such as in paint-stroke: ...
         values = dict(re.findall(r"(?<!-)(fill|stroke): ([^;]+?)\s*(?:;|$)", body))
-        rules += [(selector.strip(), values) for selector in selectors.split(",")]
-    # tag: (0, True), .class: (1, False), tag.class: (1, True)
-    return sorted(rules, key=lambda rule: (rule[0].count("."), rule[0][0] != "."))
+        for selector in selectors.split(","):
+            rules.append((selector.strip(), values))
+
+    def precision(rule: tuple[str, dict[str, str]]) -> int:
+        selector, _ = rule
+        if "." not in selector:  # a tag
+            return 0
+        return 1 if selector.startswith(".") else 2  # a class; a tag with a class
+
+    return sorted(rules, key=precision)

@@ -10,11 +10,9 @@ FIELDS = ("prompt", "text", "question")  # of a JSON object
 
 
 def read_prompts(path: str | Path) -> list[str]:
-    """The prompts in a file. Lines without text are passed over.
-
-    A file whose first line begins with { is JSON Lines: the prompt stands under the first of FIELDS
-    that an object has. What `generate --json` and `batch` wrote is read, too: its prompt is in its
-    settings. Raises ValueError for a line without a prompt, or a file without lines.
+    """The prompts in a text file: its lines, without those that are blank. If the first of them
+    begins with {, each is a JSON object with a prompt (prompt_of). Raises ValueError for an object
+    without a prompt, and for a file that is a device, no UTF-8 or blank.
     """
     lines = read_lines(path)
     if not lines[0].startswith("{"):
@@ -47,8 +45,9 @@ def read_utf8(path: Path) -> str:
 
 
 def prompt_of(line: str, where: str) -> str:
-    """The prompt in a line, which is a JSON object: its text under the first of FIELDS that it has,
-    or that its settings have. Raises ValueError, which begins with `where`, for any other line.
+    """The prompt in a line, which is a JSON object: its text under the first of "prompt", "text"
+    and "question" that it has. Of an object with "settings", as `generate --json` and `batch` write
+    it, those are asked instead. Raises ValueError, which begins with `where`, for any other line.
 
     >>> prompt_of('{"question": "1 and 1?", "answer": 2}', "line 1")
     '1 and 1?'
@@ -61,6 +60,7 @@ def prompt_of(line: str, where: str) -> str:
         prompts = [fields[name] for name in FIELDS if name in fields]
         prompt = prompts[0]
         is_text = prompt.strip() != ""
+    # no JSON, no object, no such field, or no text in it
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
         is_text = False
     if not is_text:

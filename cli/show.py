@@ -30,8 +30,9 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Decode and print a text under a title: round by round or while it is written, as the flags
-    trace and stream of `generate` say; nothing with json. Returns what decoding.decode.decode does.
+    """Decode the Rounds of a text and print it under a title; nothing with the flag json. flags:
+    those of `generate`, {flag: value}, of which trace and stream say how the text is printed.
+    Returns what decoding.decode.decode does.
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)
@@ -48,15 +49,18 @@ def first_text(
 
 
 def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) -> None:
-    """Print the times, what the drafts were good for, and of two texts the speedup and whether they
-    are equal.
+    """Print the times of each text; of a speculative one how many drafted tokens were accepted, and
+    tokens per pass; of two texts the speedup and whether they are equal.
 
-    results: {decoder: what decoding.decode.decode returned}; compared: what `compare` returned
+    results: {decoder: what decoding.decode.decode returned}
+    compared: what decoding.decode.compare returned of these, {} of a single text
     """
     for decoder, result in results.items():
         line = "Time = {seconds:.2f}s {}, {tokens_per_second:.1f} tokens/s"
-        print((line + " after {prefill_seconds:.2f}s of prefill").format(decoder, **result))
-    if speculated := results.get("speculative"):
+        line += " after {prefill_seconds:.2f}s of prefill"
+        print(line.format(decoder, **result))
+    if "speculative" in results:
+        speculated = results["speculative"]
         drafts(speculated)
         if compared:
             speedup(compared, speculated["tokens_per_target_pass"])
@@ -64,10 +68,11 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
 
 
 def drafts(speculated: dict[str, Any]) -> None:
-    """Print what the drafts of a text were good for."""
+    """Print acceptance rate and tokens per target pass of what decoding.decode.decode returned."""
     if speculated["drafted"]:
         line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
-        print((line + "of {drafted} drafted tokens)").format(**speculated))
+        line += "of {drafted} drafted tokens)"
+        print(line.format(**speculated))
     else:
         print("Acceptance rate: nothing was drafted")
     if speculated["drafted"] > 2 * speculated["examined"]:
@@ -76,12 +81,13 @@ def drafts(speculated: dict[str, Any]) -> None:
 
 
 def speedup(compared: dict[str, Any], most: float) -> None:
-    """Print the median speedup of the turns. One above `most`, the tokens per pass, cannot be: it
-    is called not measured, and a single turn above that disturbed.
+    """Print the median speedup of the turns. One above `most`, the tokens per target pass, cannot
+    be: a median is called not measured, a single turn disturbed. compared: as in `comparison`
     """
     median, turns = compared["speedup"], compared["speedups"]
-    how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
-    how = how if len(turns) > 1 else "one turn"
+    how = "one turn"
+    if len(turns) > 1:
+        how = f"median of {len(turns)} turns, {min(turns):.2f} to {max(turns):.2f}"
     if median <= most:
         print(f"Speedup = {median:.2f} ({how})")
         if max(turns) > most:
@@ -92,7 +98,7 @@ def speedup(compared: dict[str, Any], most: float) -> None:
 
 
 def verdict(compared: dict[str, Any]) -> None:
-    """Print whether the two texts are equal, and if not what the difference is."""
+    """Print whether two texts are equal, and why they are not. compared: as in `comparison`"""
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:

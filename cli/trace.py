@@ -3,30 +3,57 @@
 import os
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from cli.messages import printable
 from encoder import Encoder
 from sampling import Round
 
-# {source of a token: (its name, what stands before it and after it, its colour: ESC [ ... m)}
-SOURCES = {
-    "draft": ("accepted draft", "", "|", "32"),
-    "correction": ("correction", "[", "]", "1;31"),
-    "bonus": ("bonus", "(", ")", "1;34"),
-    "target": ("target alone", "{", "}", "1;33"),
+
+class Look(NamedTuple):
+    """How a token is printed that comes from one source."""
+
+    name: str  # of the source, in the legend
+    before: str  # what stands before the token
+    after: str
+    colour: str  # of a terminal: ESC [ ... m
+
+
+SOURCES = {  # as sources_of names them
+    "draft": Look("accepted draft", "", "|", "32"),
+    "correction": Look("correction", "[", "]", "1;31"),
+    "bonus": Look("bonus", "(", ")", "1;34"),
+    "target": Look("target alone", "{", "}", "1;33"),
 }
 
 
+def sources_of(this_round: Round) -> list[str]:
+    """Where each token of a Round came from: "draft" for an accepted one; the target's own is a
+    "bonus" if all drafted tokens were accepted, a "correction" if one was rejected, and "target" if
+    nothing was drafted.
+    """
+    if not this_round.draft:
+        own = "target"
+    elif this_round.accepted == len(this_round.draft):
+        own = "bonus"
+    else:
+        own = "correction"
+    sources = this_round.accepted * ["draft"] + [own]
+    return sources[: len(this_round.tokens)]  # a text that ends at a draft has no token after it
+
+
 def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Pass the Rounds of a text on, and print it while it is written, behind `opening`."""
+    """Pass the Rounds of a text on, and print the text while it is written, after `opening`. A text
+    that fails in its prefill prints nothing. encoder: of the text
+    """
     decode = encoder.incremental_decoder()
+    waiting = opening  # until there is a token
     for this_round in rounds:
-        if this_round.tokens:  # the prefill has none; of a text that fails at once nothing is shown
-            words = opening + decode(encoder.without_end(this_round.tokens))
-            print(words, end="", flush=True)
-            opening = ""
+        if this_round.tokens:  # the prefill has none
+            print(waiting + decode(encoder.without_end(this_round.tokens)), end="", flush=True)
+            waiting = ""
         yield this_round
-    print(opening + decode([], final=True))
+    print(waiting + decode([], final=True))
 
 
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
@@ -40,19 +67,20 @@ def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[R
         return f"\x1b[{colour}m{text}\x1b[0m" if coloured else text
 
     def mark(text: str, source: str) -> str:
-        _, before, after, colour = SOURCES[source]
-        return paint(f"{before}{printable(text)}{after}", colour)
+        look = SOURCES[source]
+        return paint(f"{look.before}{printable(text)}{look.after}", look.colour)
 
-    legend = [mark(name, source) for source, (name, _, _, _) in SOURCES.items()]
+    legend = [mark(look.name, source) for source, look in SOURCES.items()]
     print("round  accepted  text    " + "  ".join(legend))
     ids: list[int] = []
     for n, this_round in enumerate(rounds):
         ids += this_round.tokens
         if this_round.tokens:  # the prefill has none
             line = ""
-            for token, source in zip(this_round.tokens, this_round.sources):
+            for token, source in zip(this_round.tokens, sources_of(this_round)):
                 line += mark(decode([token]), source)
-            for token in this_round.draft[this_round.accepted : this_round.examined]:
+            rejected = this_round.draft[this_round.accepted : this_round.examined]  # one or none
+            for token in rejected:
                 line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
             print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
         yield this_round

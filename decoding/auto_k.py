@@ -21,18 +21,24 @@ MAX_PATIENCE = 64  # rounds without drafts between two that try again
 
 
 class AutoK:
-    """A function K(last_round) for sampling.speculative; clock() returns the time in seconds."""
+    """A function K(last_round) -> the K of the next round, for sampling.speculative. It keeps sums
+    over the rounds of a text, in which older ones lose weight, and their times.
+
+    clock: clock() returns the time in seconds
+    """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
         self.clock = clock
-        # their ratio is the acceptance rate; it begins with a guess, which counts as 2 tokens
+        # sums of drafted tokens; they begin with a guess, 1.2 of 2 accepted
         self.accepted, self.examined = 1.2, 2.0
-        self.drafted, self.asked = 1.0, 1.0  # their ratio: how often there is a draft at all
+        # sums of rounds: in which there was a draft, in which the drafter was asked for one
+        self.drafted, self.asked = 1.0, 1.0
         # {drafted tokens: seconds of the last rounds with so many}
         self.seconds: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=9))
-        self.to_try = list(FIRST_KS)
-        self.patience = self.waited = 1
-        self.K, self.begun = 0, 0.0
+        self.to_try = list(FIRST_KS)  # the Ks of the next rounds
+        # rounds without a draft: how many until the next try, and how many since the last
+        self.patience, self.waited = 1, 1
+        self.K, self.begun = 0, 0.0  # of the round that runs: its K, when it began
 
     def __call__(self, last_round: Round) -> int:
         """Learn from the last Round, and return the K of the next one: 0 to draft nothing."""
@@ -43,31 +49,35 @@ class AutoK:
         return self.K
 
     def learn(self, last_round: Round, seconds: float) -> None:
-        """Add a Round, which took so many seconds, to the sums, in which older ones lose weight."""
+        """Add a Round, which took so many seconds, to the sums: each token or round in them weighs
+        0.99 of the next one. If it was faster than as many tokens without a draft, the next draft
+        is tried without waiting.
+        """
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted
         self.examined = weight * self.examined + last_round.examined
         if self.K:
-            self.drafted = 0.99 * self.drafted + bool(last_round.draft)
+            self.drafted = 0.99 * self.drafted + (1 if last_round.draft else 0)
             self.asked = 0.99 * self.asked + 1
         self.seconds[len(last_round.draft)].append(seconds)
-        one_by_one = len(last_round.tokens) * median_low(self.seconds.get(0, [0]))
-        if self.K and one_by_one > seconds:  # it was worth its time: try again soon
-            self.patience = self.waited = 1
+        if self.K and 0 in self.seconds:
+            one_by_one = len(last_round.tokens) * median_low(self.seconds[0])
+            if one_by_one > seconds:  # it was worth its time: try again soon
+                self.patience, self.waited = 1, 1
 
     def choose(self) -> int:
-        """The K with the most tokens per second. If that is 0, the best other K now and then: after
-        more and more rounds, up to MAX_PATIENCE.
+        """The K up to MAX_K with the most expected tokens per second. If that is 0, the best other
+        K now and then: at once, then after 2, 4, 8, ... rounds without a draft, up to MAX_PATIENCE.
         """
         a = self.accepted / self.examined  # the probability that an examined token is accepted
         h = self.drafted / self.asked  # that the drafter, when it is asked, drafts anything
         # of two times the lower: what disturbs a round makes it longer
         seen = {K: median_low(times) for K, times in self.seconds.items()}
         alone = seen[0]  # FIRST_KS has rounds without drafts
-        points = seen
         if len(seen) == 1:  # nothing was drafted yet: a guess
-            points = {0: alone, MAX_K: 2 * alone}
-        slope, start = linear_regression([*points], [*points.values()])
+            slope, start = alone / MAX_K, alone
+        else:
+            slope, start = linear_regression(list(seen.keys()), list(seen.values()))
 
         def tokens_per_second(K: int) -> float:
             cost = seen.get(K, start + slope * K)  # a straight line, until it was tried

@@ -9,10 +9,9 @@ Drafts are served before the target, so that the target's pass finds every text 
 ready.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import accumulate
 from queue import SimpleQueue
 from typing import Any
 
@@ -75,9 +74,7 @@ def read_together(
     new_ids = []
     for ids, cache, n_last in zip(texts, caches, n_lasts):
         new_ids.append(left_to_read(model, ids, cache, n_last))
-    # which rows of the pass belong to each text
-    ends = list(accumulate(len(ids) for ids in new_ids))
-    slices = [slice(end - len(ids), end) for ids, end in zip(new_ids, ends)]
+    slices = consecutive(len(ids) for ids in new_ids)  # the rows of the pass that are each text's
     xp = model.backend.xp
     x = xp.concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
 
@@ -95,9 +92,23 @@ def read_together(
     x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
     for cache, ids, rows in zip(caches, new_ids, slices):
         cache.advance(ids, x[rows])
-    last_rows = [x[end - n_last : end] for end, n_last in zip(ends, n_lasts)]
+    last_rows = [x[rows.stop - n_last : rows.stop] for rows, n_last in zip(slices, n_lasts)]
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
-    return [logits[end - n_last : end] for end, n_last in zip(accumulate(n_lasts), n_lasts)]
+    return [logits[rows] for rows in consecutive(n_lasts)]
+
+
+def consecutive(lengths: Iterable[int]) -> list[slice]:
+    """Slices of these lengths, each of which begins where the one before it ends.
+
+    >>> consecutive([2, 1])
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    slices = []
+    start = 0
+    for length in lengths:
+        slices.append(slice(start, start + length))
+        start += length
+    return slices
 
 
 def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
@@ -146,13 +157,15 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
 
 
 def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
-    """Answer the Requests in the inbox, until the Futures of n_running calls have come out of it:
-    all calls have ended. Raises what a call raised, at once. target: the model that all texts have
-    in common
+    """Answer the Requests of n_running calls, each of which decodes a text, until all have ended.
+    If a call raised an error, raises it as soon as its Future comes.
+
+    inbox: each call puts its next Request there, and waits for the answer; at its end its Future
+    target: the model of the Requests that are served last, when no draft's are waiting
     """
     waiting: list[Request] = []
     while n_running:
-        if len(waiting) == n_running:  # nobody computes: the next pass, of drafts first
+        if len(waiting) == n_running:  # all wait: the next pass, of a draft's model first
             waiting = serve_one_model(waiting, target)
         message = inbox.get()
         if isinstance(message, Request):
@@ -189,7 +202,7 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
         except RuntimeError as error:  # the limit of threads
             raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
 
-    pool = ThreadPoolExecutor(max(1, len(tasks)), THREAD_PREFIX)
+    pool = ThreadPoolExecutor(max(1, len(tasks)), THREAD_PREFIX)  # which refuses 0 threads
     try:
         futures = [submit(index, task) for index, task in enumerate(tasks)]
         for future in futures:

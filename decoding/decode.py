@@ -44,21 +44,25 @@ def load_drafts(
     backend: str = "numpy",
     load: Callable = load_models,
 ) -> tuple[Model, dict[str, Any], Encoder]:
-    """Load a target, its drafts, {name: its Model or head, as make_drafter takes it}, and their
-    encoder. A name is a size in models_dir, a folder, or an owner/name of Hugging Face; that of a
-    draft may also be one of HEADS, or "ngram", which has nothing to load and is None. Raises
-    ValueError if a model is not there or cannot be used. load: as utils.load_models
+    """Load a target and its drafts. Returns (the target, {name of a draft: its Model, its head, or
+    None for "ngram"}, their encoder). Raises ValueError if one is not there or cannot be used.
+
+    target, drafts: names; each is a size in models_dir, a folder, or an owner/name of Hugging Face,
+        that of a draft also one of HEADS, which lie beside the target, or "ngram"
+    load: loads the models but for the heads, as utils.load_models does
     """
     sizes = [name for name in drafts if name not in (NGRAM, *HEADS)]
     models, encoder = load([target, *sizes], models_dir, get_backend(backend))
     for model in models:
         model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
-    loaded = {NGRAM: None} | dict(zip(sizes, models[1:]))
-    for name in {*drafts} & {*HEADS}:
-        from decoding.heads import load_head  # here and below: most runs have none
+    target_model, *draft_models = models
+    loaded = {NGRAM: None, **dict(zip(sizes, draft_models))}
+    for name in HEADS:
+        if name in drafts:
+            from decoding.heads import load_head  # here and below: most runs have none
 
-        loaded[name] = load_head(name, find_folder(target, models_dir), models[0])
-    return models[0], loaded, encoder
+            loaded[name] = load_head(name, find_folder(target, models_dir), target_model)
+    return target_model, loaded, encoder
 
 
 @lru_cache(maxsize=1)  # a console, or a worker of a cluster, asks for every text
@@ -84,23 +88,23 @@ def pair_of(settings: Mapping[str, Any]) -> tuple[Model, Any, Encoder]:
 
 
 def options_of(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """{flag: value} as the options of `begin`: K, to_probs, stop and so on. Raises ValueError for
-    what cannot be used: a number out of range, or coupled with verification.
+    """The keyword arguments of `begin` that a text's settings, {flag of generate: value}, stand
+    for: n_tokens, K, to_probs, seed, stop, verification and coupled. Raises ValueError for a number
+    out of its range, and for coupled with a verification other than "token".
     """
     options = {name: settings[name] for name in ("K", "seed", "verification", "coupled")}
-    options["n_tokens"] = n_tokens = settings["n_tokens_to_generate"]
+    n_tokens, K, seed = settings["n_tokens_to_generate"], settings["K"], settings["seed"]
     if n_tokens < 1:
         raise ValueError(f"n_tokens_to_generate {n_tokens}: expected 1 or more")
-    if options["K"] != "auto" and options["K"] < 1:
-        raise ValueError(f"K = {options['K']}: expected 1 or more")
-    if options["seed"] < 0:
-        raise ValueError(f"seed {options['seed']}: expected 0 or more")
-    if options["coupled"] and options["verification"] != "token":
+    if K != "auto" and K < 1:
+        raise ValueError(f"K = {K}: expected 1 or more")
+    if seed < 0:
+        raise ValueError(f"seed {seed}: expected 0 or more")
+    if settings["coupled"] and settings["verification"] != "token":
         raise ValueError("coupled: expected no verification with it; it has a rule of its own")
-    filters = settings["top_k"], settings["top_p"]
-    options["to_probs"] = SamplingParams(settings["temperature"], *filters)
-    options["stop"] = read_stop(settings["stop"])
-    return options
+    to_probs = SamplingParams(settings["temperature"], settings["top_k"], settings["top_p"])
+    stop = read_stop(settings["stop"])
+    return options | {"n_tokens": n_tokens, "to_probs": to_probs, "stop": stop}
 
 
 def decoders_of(mode: str) -> tuple[Decoder, ...]:
@@ -118,7 +122,10 @@ def read_stop(flag: str) -> str:
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
-    """The drafter of one text, for sampling.speculative. draft_model: None looks up n-grams."""
+    """A new drafter for one text, as sampling.speculative takes it. draft_model: a Model, a head of
+    the target, or None to look up n-grams. to_probs makes q of the draft's logits, rng samples from
+    q; n-grams need neither.
+    """
     if draft_model is None:
         from decoding.ngrams import NGramDrafter
 
@@ -131,8 +138,9 @@ def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng:
 
 
 def note_limits(config: Any, n_tokens: int, K: int | Literal["auto"]) -> None:
-    """Warn of a K above 4, the default, if it is more than a head with this config drafts in a
-    round. Warn if the context of the draft ends before a text of n_tokens, prompt included.
+    """Warn of limits of a draft with this config, a Model's or a head's: if a head drafts fewer
+    than K tokens in a round, unless K is at most 4, the default; and if the draft's context ends
+    before a text of n_tokens, prompt included.
     """
     most = getattr(config, "n_places", None)  # only heads have places
     if most and K != "auto" and K > max(most, 4):
@@ -148,9 +156,8 @@ def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     """
     n_ctx = target.config.n_ctx
     if len(text) > n_ctx * encoder.longest:  # too long for sure: to encode it might take minutes
-        raise ValueError(
-            f"the prompt has {len(text)} characters: expected less than {n_ctx} tokens"
-        )
+        size = f"{len(text)} characters"
+        raise ValueError(f"the prompt has {size}: expected less than {n_ctx} tokens")
     ids = encode_any(text, encoder)
     if len(ids) >= n_ctx:
         raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
@@ -180,30 +187,31 @@ def begin(
     rule: Callable | None = None,
     around_drafter: Callable = lambda drafter: drafter,
 ) -> Iterator[Round]:
-    """The Rounds of one text, which a loop of sampling.py yields; the first is the prefill.
+    """Begin one text: the Rounds that a loop of sampling.py yields, the first of which is the
+    prefill. Warns of limits of the draft (note_limits). Raises ValueError for another decoder.
 
-    ids: of the prompt, at least one. n_tokens: how many to write; the text may end before, after
-    `stop` or <|endoftext|>, but not without an encoder. draft_model: a Model, a head of the target,
-    or None for n-grams; not used by the autoregressive decoder. coupled: draft and target share
-    their noise (decoding/coupled.py). seed: an int, or a SeedSequence unless they are coupled.
-    options_of returns such options, and refuses wrong ones.
-
-    rng, rule: in place of those that seed and coupled, verification and coupled name.
-    around_drafter: gets the drafter; what it returns, such as one with a clock, drafts
-    Warns of a K that the draft cannot have (note_limits). Raises ValueError for another decoder.
+    draft_model: a Model, a head of the target, or None for n-grams; the autoregressive decoder
+        does not use it
+    encoder: knows when a text ends, at `stop` or <|endoftext|>; with None it does not end early
+    ids: of the prompt, at least one; n_tokens: how many to write at most
+    K, to_probs, seed, stop, verification, coupled: as options_of returns them. If coupled,
+        draft and target share their noise (decoding/coupled.py); else seed may be a SeedSequence
+    rng, rule: take the place of the Rng of the seed, and of the rule that verification names
+    around_drafter(drafter): returns what drafts in its place, such as a drafter with a clock
     """
     if decoder not in DECODERS:
         raise ValueError(f"decoder {decoder!r}: expected {' or '.join(DECODERS)}")
     if coupled:
         from decoding.coupled import SharedNoise, verify_shared_noise
 
-        rng, rule = rng or SharedNoise(seed, len(ids)), rule or verify_shared_noise
-    else:
-        rng, rule = rng or Rng(seed), rule or RULES[verification]
+        rng = rng or SharedNoise(seed, len(ids))
+        rule = rule or verify_shared_noise
+    rng = rng or Rng(seed)
+    rule = rule or RULES[verification]
     is_done = stop_condition(encoder, stop) if encoder else never
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)
-    if draft_model is not None:  # which look-up is
+    if draft_model is not None:  # n-grams have no limits
         note_limits(draft_model.config, min(len(ids) + n_tokens, target.config.n_ctx), K)
     drafter = around_drafter(make_drafter(draft_model, target, to_probs, rng))
     next_K: Any = K
@@ -215,33 +223,35 @@ def begin(
 
 
 def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> dict[str, Any]:
-    """Run the Rounds of a text to their end. Returns its text and token_ids; seconds and
-    prefill_seconds, tokens_per_second; the number of rounds, and of tokens that were drafted,
-    examined and accepted; acceptance_rate, None if none was examined, and tokens_per_target_pass.
+    """Run the Rounds of a text, a prefill and at least one more, to their end. Returns {"text" and
+    "token_ids": what was written; "prefill_seconds"; of all other rounds "seconds" and
+    "tokens_per_second", "rounds": how many; "drafted", "examined", "accepted": numbers of tokens;
+    "acceptance_rate": None if none was examined; "tokens_per_target_pass"}.
 
-    watch: a generator that passes Rounds on, and may print. Its own time does not count
+    encoder: of the text; watch: a generator that passes Rounds on, and may print what they hold.
+        Its own time does not count
     """
-    seconds: list[float] = []  # of each round
+    times: list[float] = []  # of each round, in seconds
     tokens: list[int] = []
     drafted = examined = accepted = 0
-    for this_round in watch(timed(rounds, seconds)):
+    for this_round in watch(timed(rounds, times)):
         tokens += this_round.tokens
         drafted += len(this_round.draft)
         examined += this_round.examined
         accepted += this_round.accepted
-    prefill_seconds, *seconds = seconds
+    n_rounds, seconds = len(times) - 1, sum(times[1:])  # without the prefill
     return {
         "text": encoder.decode(encoder.without_end(tokens)),
         "token_ids": tokens,
-        "seconds": sum(seconds),
-        "prefill_seconds": prefill_seconds,
-        "tokens_per_second": len(tokens) / sum(seconds),
-        "rounds": len(seconds),
+        "seconds": seconds,
+        "prefill_seconds": times[0],
+        "tokens_per_second": len(tokens) / seconds,
+        "rounds": n_rounds,
         "drafted": drafted,
         "examined": examined,
         "accepted": accepted,
         "acceptance_rate": accepted / examined if examined else None,
-        "tokens_per_target_pass": len(tokens) / len(seconds),
+        "tokens_per_target_pass": len(tokens) / n_rounds,
     }
 
 
@@ -271,16 +281,20 @@ def compare(
     ids: list[int],
     options: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Compare what two decoders wrote in turns: {"speedup": the median, "speedups": of each turn,
-    "identical"}, and "difference" if the texts should be equal and are not. {} of a single decoder.
+    """Compare what two decoders wrote in turns. Returns {"speedup": the median of "speedups",
+    "speedups": of each turn the tokens per second, speculative over autoregressive, "identical":
+    whether the first turns wrote equal texts}, and where they should have and did not (greedy or
+    coupled) "difference": what explain_difference returned. Returns {} of a single decoder.
 
     turns: {decoder: [what `decode` returned]}; ids: of the prompt; options: those of `begin`
     """
     if len(turns) < 2:
         return {}
-    rates = [[turn["tokens_per_second"] for turn in turns[decoder]] for decoder in DECODERS]
-    speedups = [speculative / baseline for baseline, speculative in zip(*rates)]
-    first, second = (turns[decoder][0]["token_ids"] for decoder in DECODERS)
+    plain_turns, speculative_turns = turns["autoregressive"], turns["speculative"]
+    speedups = []
+    for plain, speculated in zip(plain_turns, speculative_turns):
+        speedups.append(speculated["tokens_per_second"] / plain["tokens_per_second"])
+    first, second = plain_turns[0]["token_ids"], speculative_turns[0]["token_ids"]
     compared = {
         "speedup": sorted(speedups)[len(speedups) // 2],
         "speedups": speedups,
@@ -290,6 +304,8 @@ def compare(
     if first != second and (to_probs.greedy or coupled):
         from decoding.text_difference import explain_difference  # rare
 
-        how = to_probs, options["seed"] if coupled else None
-        compared["difference"] = explain_difference(target, ids, first, second, *how)
+        noise_seed = options["seed"] if coupled else None
+        compared["difference"] = explain_difference(
+            target, ids, first, second, to_probs, noise_seed
+        )
     return compared

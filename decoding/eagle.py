@@ -25,7 +25,9 @@ from gpt2 import Config, KVCache, Model, linear
 
 @dataclass(frozen=True, kw_only=True)
 class EagleConfig(Config):
-    """The shape of the block, which is a GPT-2's of width n_embd."""
+    """The shape of EAGLE: one block of a GPT-2, of width n_embd, between two linear layers that
+    lead from and to the target's width, n_hidden. n_vocab and n_ctx are the target's.
+    """
 
     n_hidden: int  # the width of the target
 
@@ -35,8 +37,12 @@ class EagleConfig(Config):
         return self.n_ctx
 
     def shapes(self) -> dict[str, tuple]:
-        """{name: shape} of the parameters in an EAGLE file."""
-        block = {name: shape for name, shape in super().shapes().items() if name.startswith("h.")}
+        """{name: shape} of the parameters in an EAGLE file: "fc.weight" and "fc.bias", the linear
+        layer before the block; those of the block, "h.0. ...", as a GPT-2 names them; and
+        "proj.weight" and "proj.bias", the layer after it.
+        """
+        of_gpt2 = super().shapes()
+        block = {name: shape for name, shape in of_gpt2.items() if name.startswith("h.")}
         return {
             "fc.weight": (2 * self.n_hidden, self.n_embd),
             "fc.bias": (self.n_embd,),
@@ -72,11 +78,13 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new: list[int], cache: EagleCache):  # [n_new] -> [n_new, n_embd]
-        """Join the state before each token with its embedding; project to n_embd. What the target
-        knows of these states takes the place of guesses in cache.hidden.
+        """The block's input for the ids `new`, which follow cache.ids: for each, the hidden state
+        before it, after the final norm, beside the target's embedding of it, projected to n_embd.
+        Writes the states that the target has computed, cache.known, into cache.hidden, over the
+        guesses there. Raises ValueError for an id of no token.
         """
         start, end = len(cache.ids), len(cache.ids) + len(new)
-        known = cache.known[start:end]  # nothing after the first token of a draft
+        known = cache.known[start:end]  # for a draft's second token and later ones, none
         cache.hidden[start : start + len(known)] = known
         hidden = cache.hidden[start:end]  # [n_new, n_hidden]
         epsilon, xp = self.config.epsilon, self.backend.xp

@@ -59,7 +59,8 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     train = f"python -m train.train distil CORPUS FOLDER --students {name}"
     if not path.is_file():
         raise ValueError(f"no {path}: choose another draft, or train one with {train}")
-    table = safetensors.read_table(first_of(folder, path.name))  # which refuses a Git LFS pointer
+    first_of(folder, path.name)  # raises ValueError for a Git LFS pointer in the file's place
+    table = safetensors.read_table(path)
     _, metadata, _ = safetensors.read_header(path)
     if metadata.get("target") != sha256_of(weights_files(folder)):
         problem = "was trained on another target than the model beside it"
@@ -85,17 +86,20 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
 def head_config(
     name: str, target: Config, shapes: dict[str, tuple], metadata: dict[str, str]
 ) -> EagleConfig | MedusaConfig:
-    """The config of a head, from the shapes of its tensors and the metadata of its file. Raises
-    KeyError, TypeError or ValueError if no EAGLE head has such ones. The caller compares `shapes`
-    with those of the config.
+    """The config of a head of the target, from its file, which is right only if `shapes` equals the
+    shapes() of this config: the caller compares them. Raises KeyError, TypeError or ValueError for
+    an EAGLE head without "fc.bias" of one axis, or whose number of attention heads does not divide
+    it.
 
-    name: "eagle" or "medusa"; shapes: {name of a tensor: its shape}
+    name: "eagle" or "medusa"; target: the config of the target
+    shapes: {name of a tensor in the file: its shape}
+    metadata: the strings in its header; "n_head" is EAGLE's number of attention heads, or else 1
     """
     if name == "medusa":
         # a head has two matrices and two biases; with fewer, the caller finds out what is missing
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    (width,) = shapes["fc.bias"]  # ValueError unless it has one axis
+    (width,) = shapes["fc.bias"]  # raises ValueError unless it has one axis
     n_head = int(metadata.get("n_head", 1))
     if n_head < 1 or width % n_head:
         raise ValueError(f"n_head is {n_head}")
@@ -115,9 +119,11 @@ def build_head(config: EagleConfig | MedusaConfig, read: Callable, target: Model
     """Build the Eagle or Medusa of a config for its target, whose embeddings, final norm and output
     head it shares. read(name) -> array is called once for each name of a tensor.
     """
-    # a vector as one row, as in utils.build_model
-    store = lambda array: target.backend.asarray(np.atleast_2d(array))
-    tree = nested({name: store(read(name)) for name in config.shapes()})
+    parameters = {}
+    for name in config.shapes():
+        array = np.atleast_2d(read(name))  # a vector as one row, as in utils.build_model
+        parameters[name] = target.backend.asarray(array)
+    tree = nested(parameters)
     shared = {name: target.params[name] for name in ("wte", "wpe", "ln_f", "head")}
     if isinstance(config, MedusaConfig):
         heads = [tree["heads"][str(i)] for i in range(config.n_places)]

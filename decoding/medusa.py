@@ -34,7 +34,9 @@ class MedusaConfig:
     n_layer: ClassVar = 0  # it keeps no keys and values
 
     def shapes(self) -> dict[str, tuple]:
-        """{name: shape} of the parameters in a Medusa file."""
+        """{name: shape} of the parameters in a Medusa file: of head i, the weights and biases of
+        its two linear layers, "heads.i.c_fc. ..." and "heads.i.c_proj. ...", of the target's width.
+        """
         d = self.n_embd
         shapes: dict[str, tuple] = {}
         for i in range(self.n_places):
@@ -77,12 +79,17 @@ class Medusa:
         return self.read_together([ids], [cache], [n_last])[0]
 
     def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-        """As `read`, for several texts: sequences of their ids, their MedusaCaches, and 1 or 0.
+        """The logits that follow each of several texts, as one row if its n_last is 1; with n_last
+        0, for a prefill, no row. For the first token of a draft this computes the logits of all its
+        places, in one pass for all texts that begin a draft, and keeps them in the cache, where
+        those of the other tokens are found.
 
-        The first token of a draft computes the logits of all places, in one pass for all texts; the
-        other tokens of the draft find theirs in the cache.
+        texts: the ids of each: len(cache.known) tokens, and behind them those drafted so far
+        caches, n_lasts: the MedusaCache and the n_last of each
         """
-        places = [len(ids) - len(cache.known) for ids, cache in zip(texts, caches)]
+        places = []  # how many tokens each text has drafted
+        for ids, cache in zip(texts, caches):
+            places.append(len(ids) - len(cache.known))
         begin = []  # the caches of texts whose draft begins
         for cache, place, n_last in zip(caches, places, n_lasts):
             if n_last and place == 0:
@@ -100,10 +107,13 @@ class Medusa:
         return rows
 
     def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
-        """The logits of all heads, in one pass. hidden: each text's last hidden state."""
+        """The logits of each place, one head each, after several texts, in one pass. hidden: the
+        target's last hidden state of each text
+        """
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
         hidden = self.backend.layer_norm(hidden, **params["ln_f"], epsilon=epsilon, xp=xp)
         # one residual block for each place: [n_places * n_texts, n_embd]
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
-        logits = self.backend.to_host(x @ params["head"])
-        return logits.reshape(self.config.n_places, len(hidden), -1).swapaxes(0, 1)
+        logits = self.backend.to_host(x @ params["head"])  # [n_places * n_texts, n_vocab]
+        by_place = logits.reshape(self.config.n_places, len(hidden), -1)
+        return by_place.swapaxes(0, 1)

@@ -55,7 +55,9 @@ def random_models(
 
 
 def config_of(name: str, models_dir: str) -> Config:
-    """The Config of a folder, or of one of SIZES. Raises ValueError for any other name."""
+    """The Config of a model: of a folder, or of its name in models_dir, if there is a config file;
+    else of one of OpenAI's SIZES, such as "124M". Raises ValueError for any other name.
+    """
     folder = locate(name, models_dir)
     has_config = folder and any((folder / file).is_file() for file in CONFIGS)
     if name in SIZES and not has_config:  # a folder may be what a download left

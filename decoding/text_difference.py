@@ -35,49 +35,45 @@ def explain_difference(
     to_probs: SamplingParams = SamplingParams(),
     noise_seed: int | None = None,
 ) -> dict[str, Any]:
-    """Explain why two texts differ that should be equal, by the scores of the two tokens at their
-    first difference. A score is what the token is chosen by, the largest wins: its logit or, if
-    draft and target share their noise, its log p plus noise.
+    """Explain why two texts differ that should be equal: rounding, which breaks a tie otherwise, or
+    a bug. It looks at the scores of the two tokens at their first difference. The score of a token
+    is what it is chosen by, the largest wins: its logit or, with shared noise, log p plus noise.
 
-    ids: token ids of the prompt; first: those that were written autoregressively after it
-    second: those that were written speculatively; to_probs: makes p of logits
-    noise_seed: of the noise that draft and target share, or None
+    ids: token ids of the prompt; first, second: the ids of the two texts that follow it
+    to_probs: makes p of logits; noise_seed: of the noise that draft and target share, or None
 
-    Returns {"position": index of the first difference, "gap": between the scores of the two tokens,
-    "float_error": of a score, "verdict": "tie" or "bug"}. A pass over several rows rounds otherwise
-    than a pass over one. So this position is computed in passes over 1, 2, 3, ... MOST_ROWS rows;
-    the float error is the largest difference between them, and at least what a sum of n_embd
-    products is off by (`rounding`). A gap of up to twice this error is a tie, which rounding may
-    break either way. A larger gap is a bug, and so is a text that ends early: its gap is that of
-    the two best tokens. Passes are a bug themselves, whatever the gap, if their logits differ by
-    more than MOST_FLOORS times that sum's error.
+    Returns {"position": index of the first difference, "gap": between the two scores; if one text
+    has ended there, between the two best, "float_error": of a score, "verdict": "tie" or "bug"}.
 
-    Raises ValueError for equal texts.
+    A pass over several rows rounds otherwise than a pass over one. So this position is computed in
+    passes over 1, 2, 3, ... 9 rows. The float error is the largest difference between these in a
+    score, and at least `rounding`, the error of one sum. The verdict is "tie" if all of this is so:
+    the gap is at most twice the float error; no text has ended; and no logit differs between passes
+    by more than 5 times the error of one sum. Raises ValueError for equal texts.
     """
     position = first_difference(first, second)
     if position is None:
         raise ValueError("the two texts are equal: expected a difference")
     text = ids + first[:position]
     logits = in_passes(target, text, second[position : position + MOST_ROWS - 1])
-    least_error = rounding(target, logits)
-    passes_agree = spread(logits) <= MOST_FLOORS * least_error
+    sum_error = rounding(target, logits)
+    passes_agree = spread(logits) <= MOST_FLOORS * sum_error
 
-    # the error of a score, which for greedy decoding is a logit
-    scores = logits
+    scores, error = logits, sum_error
     if noise_seed is not None and not to_probs.greedy:
         p = to_probs(logits)
         scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
-        least_error = least_error / to_probs.temperature
-    error = max(least_error, spread(scores)) if passes_agree else least_error
+        error = sum_error / to_probs.temperature
+    if passes_agree:
+        error = max(error, spread(scores))
 
-    # the gap between the two tokens or, if one text has ended, between the best two
-    both_go_on = position < min(len(first), len(second))
-    if both_go_on:
+    nobody_ended = position < min(len(first), len(second))
+    if nobody_ended:
         pair = scores[0, [first[position], second[position]]]
     else:
-        pair = np.sort(scores[0])[-2:]
+        pair = np.sort(scores[0])[-2:]  # the two best
     gap = np.ptp(np.maximum(pair, LEAST))
-    is_tie = passes_agree and both_go_on and gap <= 2 * error
+    is_tie = passes_agree and nobody_ended and gap <= 2 * error
     return {
         "position": position,
         "gap": float(gap),

@@ -23,6 +23,7 @@ from bench.intervals import ratio, ratio_interval
 from checkpoints.registry import MODELS_DIR
 from cli.picture import painted
 from cli.prompts import STORIES, read_prompts
+from cli.trace import sources_of
 from decoding.candidates import acceptance, acceptance_without_replacement, best_acceptance
 from decoding.clocked import Clocked
 from decoding.decode import load_pair, timed
@@ -145,7 +146,7 @@ def draw_lane(encoder, rounds, times, scale, top, title):
             parts.append(f'<rect class="{name}" {bar}/>')
         gain = f'<text x="{(middle + x) / 2:.1f}" y="{top + 44}" class="gain middle">'
         parts.append(f"{gain}+{len(this_round.tokens)}</text>")
-        for token, source in zip(this_round.tokens, this_round.sources):
+        for token, source in zip(this_round.tokens, sources_of(this_round)):
             text = encoder.decode([token])
             parts += mark_token(text_x, top + 100, text, source, width)
             text_x += len(text) * width

@@ -57,12 +57,12 @@ def play(
         no_browser: print the address, but open no browser
     """
     flags = values_of(play, locals())
-    options_of(flags)  # refuses what cannot be used
+    options_of(flags)  # raises ValueError for what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
     if save:
         require_new(save, ".html")
     else:
-        parse(dumps(settings).encode(), settings)  # the same limits as in the form
+        parse(dumps(settings).encode(), settings)  # raises ValueError for what no form can send
     defaults = {name: flag.default for name, flag in flags_of(play).items()}
     run = partial(race, pair_of(flags), defaults)
     if save:
@@ -95,8 +95,11 @@ def serve_page(port: int, run: Callable, settings: dict[str, Any], opens_browser
 
 
 def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
-    """Compute the data of run(settings, tell), as page.runs.race does, with a bar on a terminal;
-    write the page that shows it to a new file, and print the file's name.
+    """Compute the data of a run, with a bar of its turns on a terminal; write the page that shows
+    them to a new file, and print its name. Raises ValueError if the file is there already.
+
+    path: of the file. run(settings, tell) returns the data, as page.runs.race does, and calls tell
+    meanwhile. settings: {flag: value}
     """
     with tqdm(desc="Turns", leave=False, disable=None) as bar:  # None: only on a terminal
 

@@ -26,20 +26,22 @@ SCRIPTS = ("base.js", "race.js", "microscope.js", "pays.js", "live.js")
 
 
 def without_folders(settings: dict[str, Any]) -> dict[str, Any]:
-    """A copy of the settings {flag: value} in which a model that is given as the path of a folder
-    is named by the folder's own name alone: people pass pages on, and paths are private.
+    """A copy of the settings {flag: value}, where target_model_size and draft_model_size, if they
+    are paths of folders, become the last name of the path, "/home/me/17M" the name "17M": people
+    pass pages on, and paths are private.
     """
-    named = dict(settings)
+    shown = dict(settings)
     for flag in ("target_model_size", "draft_model_size"):
-        path = Path(settings[flag])
-        if path.is_dir():
-            named[flag] = path.resolve().name
-    return named
+        folder = Path(settings[flag])
+        if folder.is_dir():
+            shown[flag] = folder.resolve().name
+    return shown
 
 
 def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
-    """The shell command of a run with these settings {flag: value}. It leaves out a flag whose
-    value is that of `defaults`, but for ALWAYS_NAMED.
+    """The shell command of a run with these settings {flag: value}. It leaves out a flag, other
+    than prompt and n_tokens_to_generate, whose value is that of `defaults` {flag: value}. An
+    installed program is called `speculate`; a prompt "-" comes from standard input.
 
     command({"prompt": "a b", "K": 2}, {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -101,31 +103,26 @@ def run_data(
     turn: dict[str, Any],
     turns: list[list[float]],
 ) -> dict[str, Any]:
-    """All that the page shows of a run, one text that both decoders wrote several times, for JSON.
+    """All that the page shows of a run, for JSON: a text that both decoders wrote several times.
+    Floats have 6 digits. Its keys are named where the result is put together below.
 
-    pair: (target, draft, encoder). ids: of the prompt. settings, defaults: {flag: value} of the
-    run, and those that its command leaves out. chance: the temperature of p and q in the notes.
-    notes: of the rounds, by page.rounds.note_of. turn: the one to show, as page.runs.take_turn
-    returned it. turns: the seconds of all, as page.runs.times_of returns them
+    pair: (target, draft model or None, encoder); ids: of the prompt
+    settings: {flag: value} of the run; defaults: those that its command leaves out
+    chance: the temperature at which p and q of the notes were computed
+    notes: of each round, by page.rounds.note_of
+    turn: the one to show, as page.runs.take_turn returned it
+    turns: of each turn [seconds of the target alone, of drafting, of the rest]
     """
     target, draft, encoder = pair
-    alone = turn["tokens"]
-    texts = decode_each(encoder, ids, [token for note in notes for token in note["tokens"]])
-    rounds = []
-    for note, seconds in zip(notes, turn["rounds"], strict=True):
-        n = len(note["tokens"])
-        rounds.append(note | {"shown": texts[:n], "seconds": seconds})
-        texts = texts[n:]
-    alone_texts = decode_each(encoder, ids, alone)
     shown = without_folders(settings)
     models = [model for model in (target, draft) if model is not None]
+    alone = turn["tokens"]
+    alone_texts = decode_each(encoder, ids, alone)
     data = {
         "settings": shown,
         "chance": chance,
         "command": command(shown, defaults),
-        "made": f"Python {platform.python_version()}, NumPy {np.__version__}, "
-        f"{platform.machine()}. Machines round the last digits of a number differently; where "
-        "two words are almost equally likely, a text can go on with the other one.",
+        "made": made(),
         "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
         "parameters": [sum(map(prod, model.config.shapes().values())) for model in models],
         "numbers": str(target.params["wpe"].dtype),
@@ -133,11 +130,35 @@ def run_data(
         # without a character that the first new token completes: it is in the text of that one
         "prompt": encoder.incremental_decoder()(ids),
         "alone": {"tokens": alone, "shown": alone_texts, "seconds": turn["seconds"]},
-        "rounds": rounds,
+        "rounds": rounds_of(encoder, ids, notes, turn["rounds"]),
         "turns": turns,
         "words": texts_of(encoder, alone, notes),
     }
     return to_6_digits(data)
+
+
+def rounds_of(
+    encoder: Encoder, ids: list[int], notes: list[dict[str, Any]], seconds: list[list[float]]
+) -> list[dict[str, Any]]:
+    """A copy of the notes of rounds (page.rounds.note_of) with two more keys: "shown", the text of
+    each token that the round wrote, and "seconds" of the round. ids: of the prompt
+    """
+    texts = decode_each(encoder, ids, [token for note in notes for token in note["tokens"]])
+    rounds = []
+    for note, its_seconds in zip(notes, seconds, strict=True):
+        n = len(note["tokens"])
+        rounds.append(note | {"shown": texts[:n], "seconds": its_seconds})
+        texts = texts[n:]
+    return rounds
+
+
+def made() -> str:
+    """With what a page was made, and what that means for its numbers."""
+    versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}"
+    return (
+        f"{versions}. Machines round the last digits of a number differently; where "
+        "two words are almost equally likely, a text can go on with the other one."
+    )
 
 
 # ---------------------------------------------------------------- the page

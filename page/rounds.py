@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from cli.trace import sources_of
 from sampling import Rng, Round
 
 N_LIKELY = 5  # candidates noted of each distribution
@@ -54,20 +55,21 @@ def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, An
 
 
 def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
-    """The numbers of one round, for JSON. this_round: a Round of sampling.py with tokens. rule:
-    "token", "block" or "coupled". Of the result, most keys are those of Round. "tokens", "sources"
-    and "likely" have an item for each token that the round wrote, the other lists one for each
-    drafted token:
+    """The numbers of one round that wrote tokens, for JSON. coins: the numbers u that were drawn to
+    accept drafted tokens, [] if they are not known; rule: "token", "block" or "coupled". Returns
 
-    p, q: the probabilities of the drafted tokens
-    overlap: the sum of min(p, q) over all tokens; under the block rule, p times the support before
-    coins: u of each examined draft under the token rule, which accepts it where u < p / q; none
-        where the likeliest tokens are written
-    support: under the block rule, the probability that this many drafts are accepted
-    likely: for each of `tokens`, [(token, p, q)]; q is None where nothing was drafted
+    accepted, examined: how many drafted tokens
+    tokens, sources: each token that was written, and where it came from (cli.trace.sources_of)
+    draft: each drafted token, and of each p, q: its probabilities
+    overlap: of each drafted place, the sum of min(p, q) over all tokens; under the block rule, of
+        min(support p, q), with the support of the place before, at first 1
+    coins: as given
+    support: under the block rule, of each drafted token, the probability that it is accepted with
+        all before it, given the draft; under another rule None
+    likely: for each of `tokens`, the likely_rows [(token, p, q)] of its place
     """
-    draft, p, q = [int(token) for token in this_round.draft], this_round.p, this_round.q
-    n = len(draft)
+    draft = [int(token) for token in this_round.draft]
+    p, q, n = this_round.p, this_round.q, len(draft)
     p_drafted = p[np.arange(n), draft].tolist()
     q_drafted = q[np.arange(n), draft].tolist() if n else []
     support = None
@@ -76,18 +78,23 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
         support = block_support(p_drafted, q_drafted)
         before = np.array([1.0, *support[:-1]])[:, None]  # the support before each token, [n, 1]
     likely = []
-    for i, token in enumerate(this_round.tokens):  # one more than drafted, if all were accepted
-        written_and_drafted = {int(token), *draft[i : i + 1]}
-        likely.append(likely_rows(p[i], q[i] if i < n else None, written_and_drafted))
+    for i, token in enumerate(this_round.tokens):
+        if i < n:
+            likely.append(likely_rows(p[i], q[i], {int(token), draft[i]}))
+        else:  # the target's own token after the last drafted one
+            likely.append(likely_rows(p[i], None, {int(token)}))
+    overlap: list[float] = []
+    if n:
+        overlap = np.minimum(before * p[:n], q).sum(axis=-1).tolist()
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,
         "tokens": this_round.tokens,
-        "sources": this_round.sources,
+        "sources": sources_of(this_round),
         "draft": draft,
         "p": p_drafted,
         "q": q_drafted,
-        "overlap": np.minimum(before * p[:n], q).sum(axis=-1).tolist() if n else [],
+        "overlap": overlap,
         "coins": coins,
         "support": support,
         "likely": likely,
@@ -103,14 +110,16 @@ def top_tokens(p) -> list[int]:  # [n_vocab] -> up to N_LIKELY ids
 
 
 def likely_rows(p, q, tokens: set[int]) -> list[tuple]:  # [n_vocab], [n_vocab] or None
-    """[(token, p, q)] of the likeliest tokens by p and by q, and of `tokens`, the likeliest by p
-    first, of equals the likeliest by q, then the lowest id. The third is None if q is.
+    """[(token, its p, its q)] of the five likeliest tokens by p, the five by q, and `tokens`: the
+    likeliest by p first, of equals the likeliest by q, then the lowest id. Without q, only those by
+    p and `tokens`, and None as the third.
     """
+    shown = tokens.union(top_tokens(p))
     if q is None:
-        shown = tokens.union(top_tokens(p))
-        return [(token, float(p[token]), None) for token in sorted(shown, key=lambda t: (-p[t], t))]
-    shown = tokens.union(top_tokens(p), top_tokens(q))
-    best_first = sorted(shown, key=lambda t: (-p[t], -q[t], t))
+        best_first = sorted(shown, key=lambda token: (-p[token], token))
+        return [(token, float(p[token]), None) for token in best_first]
+    shown |= set(top_tokens(q))
+    best_first = sorted(shown, key=lambda token: (-p[token], -q[token], token))
     return [(token, float(p[token]), float(q[token])) for token in best_first]
 
 

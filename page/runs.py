@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from decoding.clocked import Clocked
 from decoding.decode import begin, encode_prompt, options_of, timed
@@ -18,13 +18,24 @@ FEW_TURNS = 3  # where the first takes longer than LONG
 LONG = 3.0  # seconds
 RANDOM = 0.8  # the temperature of the second run, where that of the first is 0
 MAX_PROMPT = 4000  # characters
-FIELDS = {  # of the page's form: label, least, most, step
-    "n_tokens_to_generate": ("Tokens", 1, 200, 1),
-    "K": ("Guesses (K)", 1, 12, 1),
-    "temperature": ("Temperature", 0, 10, "any"),
-    "top_k": ("Top-k", 0, 1_000_000, 1),
-    "top_p": ("Top-p", 0.000001, 1, "any"),
-    "seed": ("Seed", 0, 2**53, 1),
+
+
+class Field(NamedTuple):
+    """A number in the page's form."""
+
+    label: str
+    least: float
+    most: float
+    step: int | str  # 1 for whole numbers; "any"
+
+
+FIELDS = {  # {flag: its Field}
+    "n_tokens_to_generate": Field("Tokens", 1, 200, 1),
+    "K": Field("Guesses (K)", 1, 12, 1),
+    "temperature": Field("Temperature", 0, 10, "any"),
+    "top_k": Field("Top-k", 0, 1_000_000, 1),
+    "top_p": Field("Top-p", 0.000001, 1, "any"),
+    "seed": Field("Seed", 0, 2**53, 1),
 }
 OTHERS = "The wolf knocked at the door", "A knight rode into the forest", "Far out in the ocean"
 
@@ -34,17 +45,17 @@ def form(settings: dict[str, Any]) -> dict[str, Any]:
     their limits, filled with the settings {flag: value}.
     """
     fields = {}
-    for name, (label, least, most, step) in FIELDS.items():
-        limits = {"label": label, "least": least, "most": most, "step": step}
-        fields[name] = limits | {"value": settings[name]}
+    for name, field in FIELDS.items():
+        fields[name] = field._asdict() | {"value": settings[name]}
     prompt = {"value": settings["prompt"], "most": MAX_PROMPT}
     return {"prompt": prompt, "prompts": OTHERS, "fields": fields}
 
 
 def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings {flag: value}, in which the prompt and the FIELDS have the values of a request.
-    body: JSON, {name: value} of all these. Raises ValueError for a value that is missing, of
-    another type, or outside the limits of its field.
+    """A copy of the settings {flag: value}, in which the prompt and the numbers of the page's form
+    (FIELDS, such as K and temperature) are those of a request. body: JSON, {flag: value} of all of
+    these; others are ignored. Raises ValueError for no JSON object, and for a value that is
+    missing, of another type, or outside its limits.
     """
     try:
         request = json.loads(body)
@@ -60,16 +71,16 @@ def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def read_number(name: str, value: Any) -> int | float:
-    """The value that a request has for a field of FIELDS; a float if its step is "any". Raises
-    ValueError unless it is a number within the field's limits, and an int if its step is 1.
+    """The value that a request has for the number `name` of the page's form: an int if the step of
+    its Field is 1, else a float. Raises ValueError if it is of another type or outside the limits.
     """
-    _, least, most, step = FIELDS[name]
-    kinds = int if step == 1 else (int, float)
+    field = FIELDS[name]
+    kinds = int if field.step == 1 else (int, float)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
-    if not is_number or not least <= value <= most:  # NaN is in no range
+    if not is_number or not field.least <= value <= field.most:  # NaN is in no range
         shown = json.dumps(value)[:40]
-        raise ValueError(f"{name} {shown}: expected a number from {least} to {most}")
-    return value if step == 1 else float(value)
+        raise ValueError(f"{name} {shown}: expected a number from {field.least} to {field.most}")
+    return value if field.step == 1 else float(value)
 
 
 # ---------------------------------------------------------------- the runs
@@ -85,19 +96,27 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
-    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
+
     tokens: list[int] = []
-    alone: list[float] = []
+    alone: list[float] = []  # seconds of each round
+    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
     for this_round in timed(rounds, alone):
         tokens += this_round.tokens
         tell()
-    drafting: list[float] = []
-    options["around_drafter"] = lambda drafter: Clocked(drafter, "propose", drafting)
-    rounds = begin("speculative", target, draft_model, encoder, ids, **options)
-    seconds: list[float] = []
+
+    drafting: list[float] = []  # seconds of each call of the drafter in this round
+    whole: list[float] = []  # seconds of each round
     split: list[list[float]] = []
-    for _ in timed(rounds, seconds):
-        split.append([sum(drafting), seconds[-1] - sum(drafting)])
+
+    def clocked(drafter: Any) -> Any:
+        return Clocked(drafter, "propose", drafting)
+
+    rounds = begin(
+        "speculative", target, draft_model, encoder, ids, **options, around_drafter=clocked
+    )
+    for _ in timed(rounds, whole):
+        in_drafting = sum(drafting)
+        split.append([in_drafting, whole[-1] - in_drafting])
         drafting.clear()
         tell()
     # the first of each is the prefill
@@ -105,19 +124,24 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
 
 
 def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
-    """Yield note_of each speculative round of a text, which is decoded for that, untimed. Where the
-    settings have temperature 0, p and q are those that the same tokens have at the temperature
-    `chance`: at 0 they would be 0 and 1. The other arguments are those of take_turn.
+    """Decode a text with the speculative decoder, and yield page.rounds.note_of each of its rounds
+    as it comes. At temperature 0, p and q would be 0 and 1: there the same tokens are written, but
+    p and q are those at the temperature `chance`.
+
+    pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}
     """
     target, draft_model, encoder = pair
-    options, seed, coupled = options_of(settings), settings["seed"], settings["coupled"]
-    rng: Any = None if coupled else RecordingRng(seed)
-    rule = "coupled" if coupled else settings["verification"]
+    options = options_of(settings)
+    rng: Any
     if options["to_probs"].greedy:
-        rng, rule = LikeliestRng(seed), "token"
-        # the rule for shared noise accepts what the Rng samples from p, too: here, the likeliest
+        rng, rule = LikeliestRng(settings["seed"]), "token"
+        # the rule of coupled accepts what the Rng samples from p, too: here, the likeliest token
         options |= {"coupled": True, "verification": "token"}
         options["to_probs"] = replace(options["to_probs"], temperature=chance)
+    elif settings["coupled"]:
+        rng, rule = None, "coupled"
+    else:
+        rng, rule = RecordingRng(settings["seed"]), settings["verification"]
     rounds = begin("speculative", target, draft_model, encoder, ids, **options, rng=rng)
     return noted(rounds, rng, rule)
 
@@ -140,16 +164,17 @@ def speedup_of(turn: dict[str, Any]) -> float:
 
 
 def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[str, Any]:
-    """Let both decoders take turns at the text of the settings. Returns what the page shows, as
-    run_data makes it of the turn with the median speedup and the times of all; under "other", the
-    same at temperature RANDOM, or at 0 if the settings draw at random. Raises ValueError for a
-    prompt that is too long, and what `tell` raises.
+    """Let both decoders take turns at the text of the settings, five, or three if the first takes
+    longer than LONG. Returns page.report.run_data of the turn with the median speedup, with the
+    times of all turns; and under "other" the same of a second run, at temperature 0.8 if that of
+    the settings is 0, else at 0. Raises ValueError for a prompt that is too long, and what `tell`
+    raises.
 
-    pair: (target, draft model, encoder)
+    pair: (target, draft model, encoder); settings: {flag: value} of the run
     defaults: {flag: value} that the command of the run leaves out
-    settings: {flag: value} of the run
-    tell: called as tell(row=run_data of the first turn alone), as tell(done=, total=), in turns,
-        after each, and as tell() now and then, so that it can raise an error if nobody waits
+    tell: called as tell(row=run_data of the first turn alone), after each turn as tell(done=,
+        total=) in turns, and as tell() after each round, so that it can raise an error if nobody
+        waits
     """
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)

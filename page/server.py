@@ -78,8 +78,8 @@ class LiveServer(ThreadingHTTPServer):
         """Stop listening, make the race that is being computed end, and wait for its end."""
         super().server_close()
         self.closing = True  # the next tell() of a run raises ConnectionAbortedError
-        with self.model_lock:  # a race holds it
-            pass
+        self.model_lock.acquire()  # waits for the race that holds it
+        self.model_lock.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Print the current exception with its traceback on stderr, unless it only says that a

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from numpy.random import default_rng
 from toys import TINY, tiny_model, tiny_vocabulary
 
+from cli.trace import sources_of
 from decoding.ngrams import NGramDrafter
 from encoder import Encoder
 from sampling import (
@@ -260,7 +261,7 @@ def test_a_perfect_draft_is_always_accepted(K, to_probs):
     rounds = run(18, K, to_probs, drafter=NeuralDrafter(TARGET, to_probs, Rng(0)))
     assert all(this_round.accepted == len(this_round.draft) for this_round in rounds)
     assert len(rounds) == -(-18 // (K + 1))
-    assert rounds[0].sources == ["draft"] * K + ["bonus"]
+    assert sources_of(rounds[0]) == ["draft"] * K + ["bonus"]
 
 
 @pytest.mark.parametrize("decode", [run, run_alone])
@@ -282,7 +283,7 @@ def test_the_end_may_lie_anywhere_in_an_accepted_run(place):
     assert tokens(rounds) == greedy[: place + 1]
     last = rounds[-1]
     assert last.accepted <= last.examined <= len(last.draft)
-    assert len(last.sources) == len(last.tokens)
+    assert len(sources_of(last)) == len(last.tokens)
     assert tokens(run_alone(8, is_done=is_done)) == greedy[: place + 1]
 
 

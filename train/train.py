@@ -35,7 +35,8 @@ except ModuleNotFoundError as missing:
 from checkpoints.folder import weights_files
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import load_encoder
-from cli.command import require_at_least, run_program
+from cli.command import run_program
+from cli.messages import require_at_least
 from decoding.streams import Purpose
 from encoder import END_OF_TEXT
 from train import files, texts

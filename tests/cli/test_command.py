@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 import main
 from cli.command import flags_of, run
-from cli.messages import print_error, printable
 from cli.help import ELSEWHERE
+from cli.messages import print_error, printable
 
 called = []
 

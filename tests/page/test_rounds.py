@@ -10,6 +10,7 @@ from pytest import approx
 from table_models import FILTERS, TableModel, at_eos
 
 import sampling
+from cli.trace import sources_of
 from decoding.coupled import SharedNoise, verify_shared_noise
 from decoding.decode import make_drafter
 from page.rounds import LikeliestRng, RecordingRng, noted
@@ -87,7 +88,7 @@ def test_the_notes_are_the_numbers_of_the_loop(target, draft, K, to_probs, seed,
     expected = []
     for this_round, (note, p, q) in zip(rounds, worked_out_anew(to_probs, notes, target, draft)):
         k = len(note["draft"])
-        assert note["draft"] == this_round.draft and note["sources"] == this_round.sources
+        assert note["draft"] == this_round.draft and note["sources"] == sources_of(this_round)
         assert note["p"] == p[range(k), note["draft"]].tolist() and len(note["p"]) == k
         assert note["q"] == q[range(k), note["draft"]].tolist()
         assert note["overlap"] == approx(np.minimum(p[:-1], q).sum(axis=1))
