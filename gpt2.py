@@ -163,6 +163,7 @@ class KVCache:
     """
 
     def __init__(self, config, backend, dtype, n_positions):
+        """Empty, with room for n_positions of a model of this config, in arrays of the backend."""
         heads, d_head = (config.n_layer, config.n_head), config.n_embd // config.n_head
         # rows of an odd number of cache lines: with a power of two, a column of all rows would
         # compete for the same few places of the CPU's cache
