@@ -63,8 +63,8 @@ class Backend:
 
 
 def get_backend(name: str = "numpy") -> Backend:
-    """The Backend "numpy"; or "cupy", on a GPU; or "cupy-float16", whose layers' weights take
-    half the memory and are multiplied in float16. Raises ValueError if it is not to be had.
+    """The Backend "numpy"; or on a GPU "cupy", or "cupy-float16", whose layers' weights are stored
+    and multiplied in float16. Raises ValueError for another name, and without CuPy or a GPU.
     """
     if name == "numpy":
         return Backend(name, np, np.asarray, np.asarray, lay_out, on_all_threads)
@@ -93,8 +93,8 @@ def openblas_kernels() -> str | None:
     # dlsym looks into the libraries that this one needs; Windows does not, so name the wheel's DLL
     library = np.linalg._umath_linalg.__file__
     if sys.platform == "win32":
-        libraries = Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll")
-        library = next(map(str, libraries), library)
+        for dll in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll"):
+            library = str(dll)
     functions = ctypes.CDLL(library)
     for name in ("openblas_get_corename", "scipy_openblas_get_corename"):
         for suffix in ("", "64_"):  # of a build whose integers have 64 bits
@@ -107,7 +107,7 @@ def openblas_kernels() -> str | None:
 
 def lay_out(weight: np.ndarray) -> Any:
     """Return what `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels;
-    the array itself if it is small, or if this is another BLAS, of which nothing is known.
+    the array itself if it has fewer than SMALL numbers, or for another BLAS than OpenBLAS.
     """
     kernels = openblas_kernels()
     if kernels is None or weight.size < SMALL:

@@ -188,8 +188,9 @@ def to_host(product: Product) -> np.ndarray:
 
 
 def parts(dtype: Any) -> dict[str, Any]:
-    """{field of a Backend: its value on a GPU}, without "name". dtype: of the weights of layers,
-    np.float32 or np.float16; in float16, rows of the embedding are looked up in a float32 copy.
+    """The fields of a Backend on a GPU but "name", {field: value}. dtype: np.float32 or np.float16,
+    in which `lay_out` stores the matrices that are multiplied by; with float16, looks_up is False:
+    rows of the token embedding are looked up in a float32 copy.
     """
     return {
         "xp": cupy,

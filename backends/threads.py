@@ -81,11 +81,11 @@ class Bell:
         self.rung[0] = True
 
     def get(self, queue: SimpleQueue) -> Any:
-        """Wait for the next item of a queue and return it: spin first, then sleep. A thread that
-        puts an item there rings this bell after it.
+        """Wait for the next item of a queue and return it; whoever puts one there rings this bell
+        after it. Spins while the queue is empty, for a millisecond at most, then sleeps.
         """
-        if queue.empty():
-            np.logical_or.reduceat(self.looks, self.parts)  # one call: NumPy needs no GIL in it
+        if queue.empty():  # spin in one call of NumPy, as set up in __init__
+            np.logical_or.reduceat(self.looks, self.parts)
         item = queue.get()
         # Only now: the put may have woken this thread before the ring. A ring that comes even later
         # merely cuts the next spin short
@@ -111,10 +111,10 @@ def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
 
 
 class Threads:
-    """The caller's thread and n - 1 workers, threads that wait for work.
+    """n threads: the caller's and n - 1 workers, which wait for work.
 
-    The workers are started with the first work that is shared, in each process anew: a forked
-    process has only the thread that forked it.
+    None is started here. The workers start with the first work that is shared, in each process
+    anew: a forked process has only the thread that forked it.
     """
 
     def __init__(self, n: int):
@@ -141,8 +141,8 @@ class Threads:
 
     def run_on_threads(self, function: Callable, n: int, n_threads: int) -> None:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
-        If the threads are busy with another call, or sharing has lost time lately, this thread
-        calls function(0, n). When all threads are done, raises an error that the function raised.
+        If the threads are busy with another call, or until self.alone_until (see `enter`), this
+        thread calls function(0, n). When all are done, raises an error that the function raised.
         """
         n_threads = min(n_threads, self.n, n)  # no range is empty
         # without waiting for the lock: this thread can do the work meanwhile
@@ -156,15 +156,15 @@ class Threads:
 
     def run_ranges(self, function: Callable, parts: list[tuple[int, int]]) -> None:
         """Call function(start, end) for all `parts`, at most self.n, at the same time: the first on
-        this thread, each other on a worker, so the caller has to hold self.free. When all calls
-        have ended, enters the gain (`enter`), and raises an error that the function raised.
+        this thread, each other on a worker. The caller has to hold self.free. When all calls have
+        ended, enters the seconds that it gained (`enter`); raises an error that a call raised.
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
         began = clock()
         waiting = []
-        (own_start, own_end), *others = parts
-        for (start, end), (inbox, bell, done_bell) in zip(others, self.workers):
+        own_start, own_end = parts[0]
+        for (start, end), (inbox, bell, done_bell) in zip(parts[1:], self.workers):
             done: SimpleQueue = SimpleQueue()
             inbox.put((function, start, end, done, done_bell))
             bell.ring()
@@ -181,9 +181,9 @@ class Threads:
                 raise error
 
     def enter(self, gain: float) -> None:
-        """Enter into the account what a call gained by sharing its work, in seconds: the time of
-        all parts on one thread without a break, less the time that it took. When losses exceed
-        gains, sets self.alone_until.
+        """Enter into the account self.credit what a call gained by sharing its work, in seconds:
+        the time of all parts on one thread, less the time that it took. An account below 0 becomes
+        0, and sets self.alone_until: ALONE times what is lacking from now on, calls do not share.
         """
         if gain > 0:
             gain /= 4  # because a thread that is alone has all of the memory's bandwidth

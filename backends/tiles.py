@@ -58,9 +58,8 @@ def several_rows(n_rows: int) -> int:
 def slab_allocator() -> Callable:
     """Return a function empty(shape, dtype) like np.empty, whose arrays begin at a cache line.
 
-    Small ones are cut from slabs, one after the other. The system backs so large an array by huge
-    pages. A weight alone is too small for that: reading it is 3 to 5 % slower, because addresses
-    have to be looked up.
+    They are cut, one after the other, from slabs of SLAB bytes or more, which the system backs by
+    huge pages: alone, a weight would be read 3 to 5 % slower, as more addresses are looked up.
     """
     free, lock = np.empty(0, np.uint8), threading.Lock()
 
@@ -71,7 +70,8 @@ def slab_allocator() -> Callable:
             if n_bytes > len(free):
                 free = np.empty(max(n_bytes, SLAB) + LINE, np.uint8)
                 free = free[-free.ctypes.data % LINE :]  # from the first whole line on
-            array, free = free[:n_bytes], free[ceil_div(n_bytes, LINE) * LINE :]
+            array = free[:n_bytes]
+            free = free[ceil_div(n_bytes, LINE) * LINE :]
         return array.view(dtype).reshape(shape)
 
     return empty
@@ -89,9 +89,9 @@ def pad_rows(x, multiple: int):  # [n_rows, n] -> [n_padded, n]
 
 
 class Tiles:
-    """A weight matrix [n_in, n_out], copied into tiles [n_parts, n_tiles, depth, width], whose
-    depth is at most max_depth where n_in can be halved so often. The last tile of each part is
-    filled up with columns of zeros.
+    """A weight matrix [n_in, n_out], copied into tiles [n_parts, n_tiles, depth, width]: its rows
+    are halved until depth is at most max_depth, or odd. n_tiles is n_out / width rounded up, and
+    the last tile of each part is filled up with columns of zeros.
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
 
@@ -142,7 +142,7 @@ class Tiles:
 
     def multiplier(self, x, y) -> Callable:  # [n_rows, n_in], [n_rows, n_tiles * width]
         """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
-        and writes the products into these tiles' columns of y. Needs tiles that hold whole columns.
+        and writes the products into these tiles' columns of y. Needs n_parts = 1.
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape

@@ -120,8 +120,11 @@ def benchmark(
 
 
 def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """{flag: value} of `benchmark`, with the values of those in LISTS read, and a SamplingParams
-    for each temperature as "to_probs". Raises ValueError for a value that cannot be used.
+    """Read the flags of `benchmark`, {flag: value as it was given}, and return them: those of LISTS
+    as lists of their values, the others as they are, and as "to_probs" a SamplingParams for each
+    temperature. Raises ValueError, which names the flag, for a value that cannot be used: a list
+    that is none, a count below 1, a negative seed, an unknown rule, an acceptance that is no
+    probability, top_k or top_p out of range, a head with random weights.
     """
     lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
     top_k, top_p = flags["top_k"], flags["top_p"]
@@ -142,18 +145,23 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each combination of target, draft, temperature, rule, batch size and K: what
-    it is, and its figures. Loads one target after the other, with all drafts.
+    """Measure, and yield a row for each combination of target, draft, temperature, rule, batch size
+    and K: these six, and the figures of make_row. Loads one target after the other, each with all
+    drafts, and measures all that share target, temperature and batch size in turns.
 
-    flags: as read_flags returned them, lists of values; texts: the prompts
+    flags: {flag of `benchmark`: its value}, lists of values for those of LISTS, and "to_probs", a
+        SamplingParams for each temperature; texts: the prompts
+    Raises ValueError for a model that cannot be used, and for too few or too long prompts.
     """
-    drafts, n_tokens = flags["draft_model_size"], flags["n_tokens_to_generate"]
-    models_dir, backend = flags["models_dir"], flags["backend"]
-    speculative = list(itertools.product(drafts, flags["K"], flags["verification"]))
-    load = random_models if flags["weights"] == "random" else load_models
+    drafts = flags["draft_model_size"]
+    n_tokens = flags["n_tokens_to_generate"]
     acceptance = flags["synthetic_acceptance"]
+    load = random_models if flags["weights"] == "random" else load_models
+    speculative = list(itertools.product(drafts, flags["K"], flags["verification"]))
     for name in flags["target_model_size"]:
-        target, models, encoder = load_drafts(name, drafts, models_dir, backend, load)
+        target, models, encoder = load_drafts(
+            name, drafts, flags["models_dir"], flags["backend"], load
+        )
         ids = encode_fitting(texts, encoder, target, n_tokens)
         for to_probs, n_texts in itertools.product(flags["to_probs"], flags["batch_size"]):
             batches = batches_of(ids, n_texts)
@@ -176,16 +184,19 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
-    """The different values of a list such as "1,2,4", of a kind: str, float, or int from 1 on, for
-    which "1..4" has them all. Raises ValueError, which names the flag: for a text that is no such
-    list, more than MOST_VALUES, or folders that end in the same name.
+    """The values of a list such as "1,2,4", each once, in their order. kind: of the values, str,
+    float, or int from 1 on, for which "1..4" is 1, 2, 3 and 4. Raises ValueError, which names the
+    flag, for a text that is no such list, for more than MOST_VALUES values, and for different texts
+    that end in the same name as paths: here/17M and there/17M.
     """
     values: list[Any] = []
     try:
         for part in text.split(","):
             first, dots, last = part.partition("..")
-            if dots and kind is int:  # of too many, only so many that they are refused below
-                values += range(int(first), min(int(last), int(first) + MOST_VALUES) + 1)
+            if dots and kind is int:
+                # of too many, only so many that they are refused below
+                end = min(int(last), int(first) + MOST_VALUES)
+                values += range(int(first), end + 1)
             else:
                 values.append(kind(part))
     except ValueError:

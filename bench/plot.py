@@ -57,8 +57,9 @@ def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
 
 
 def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> list[str]:
-    """SVG elements: a line across for each speedup 0, 0.5, 1, ... up to `most`, with its number;
-    below them `numbers`, those of the other axis. x_of(number), y_of(speedup): where they lie
+    """SVG elements: for each speedup 0, 0.5, 1, ... up to `most`, a line across, that of 1 a strong
+    one, with the speedup to its left; and below the area the numbers of the other axis, of K or
+    texts. x_of(number), y_of(speedup): where they lie in the picture
     """
     parts = []
     for tenths in range(0, int(10 * most) + 1, 5):  # a line for each half
@@ -105,9 +106,14 @@ def draw(rows: list[dict]) -> str:
     if len(values(rows, "K")) == 1 and len(values(rows, "batch_size")) > 1:
         axis = "batch_size"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
-    tops = [row["intervals"]["speedup"] or (0, measured(row)) for row in rows]
+    highest = max(map(measured, rows))
+    highs = [highest]
+    for row in rows:
+        if row["intervals"]["speedup"]:
+            _low, high = row["intervals"]["speedup"]
+            highs.append(high)
     # the picture ends at 1.5 or above, where the highest interval does; one that is wide is cut off
-    most = max(1.5, min(max(high for _, high in tops), 1.3 * max(map(measured, rows))))
+    most = max(1.5, min(max(highs), 1.3 * highest))
 
     def x_of(number: int) -> float:
         return LEFT + (RIGHT - LEFT) * (numbers.index(number) + 0.5) / len(numbers)
@@ -124,7 +130,8 @@ def draw(rows: list[dict]) -> str:
         parts += line_of(of_line, xs, colour, stroke, y_of)
         looks.append((colour, stroke))
     parts += legend([*lines], looks)
-    title = " ".join(["speedup over plain decoding", label(rows[0]["settings"]).strip("*")]).strip()
+    warning = label(rows[0]["settings"]).strip("*")  # or ""
+    title = f"speedup over plain decoding {warning}".strip()
     return framed(parts, escape(title), AXES[axis], end_of_legend(len(lines)) + 30)
 
 
@@ -133,7 +140,8 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
     stroke, SAMPLE wide, with a filled marker in its middle and a text to its right. In a last row a
     grey, hollow marker and a text say what hollow markers and bars mean.
 
-    entries: the text of each line of the picture; looks: (its colour, attributes of its stroke)
+    entries: the text for each line of the picture, not yet escaped
+    looks: for each line its colour, which is the marker's, and the SVG attributes of its stroke
     """
     parts = []
     for i, (entry, (colour, stroke)) in enumerate(zip(entries, looks)):
@@ -155,19 +163,25 @@ def end_of_legend(n_lines: int) -> int:
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
-    """The colour of a row's line, one for each target, draft and rule, and the attributes of its
-    stroke: that colour, and dashes for each temperature.
+    """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). The next of
+    COLOURS is for each new target, draft and rule in `rows`, all of the picture, and of DASHES for
+    each temperature, the highest first; both begin again when they are used up.
     """
     case_of = itemgetter("target", "draft", "verification")
-    cases = list(dict.fromkeys(map(case_of, rows)))
-    colour = COLOURS[cases.index(case_of(row)) % len(COLOURS)]
-    temperatures = values(rows, "temperature")[::-1]
-    dash = DASHES[temperatures.index(row["temperature"]) % len(DASHES)]
+    cases = [case_of(one) for one in rows]
+    cases = list(dict.fromkeys(cases))  # each once
+    i_case = cases.index(case_of(row))
+    colour = COLOURS[i_case % len(COLOURS)]
+    temperatures = values(rows, "temperature")
+    n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
+    dash = DASHES[n_higher % len(DASHES)]
     return colour, f'stroke="{colour}" stroke-dasharray="{dash}"'
 
 
 def framed(parts: list[str], title: str, axis: str, height: float) -> str:
-    """The text of an SVG file with these parts on a card, its title and the name of its axis."""
+    """The text of an SVG file: a card of this height, on it the title, the name of the axis below
+    the area between the axes, and the parts, SVG elements. title and axis are escaped already.
+    """
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     middle = f'x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}"'
     lines = [

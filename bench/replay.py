@@ -93,13 +93,14 @@ def counted(n: int, noun: str) -> str:
 
 
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
-    """The Text of each line of a file, which is a line of batch (a JSON object with settings), or
-    of another program, {"prompt": text, "output": text}. Lines of prompts that batch refused, which
-    have an error, are left out. Raises ValueError for a line without a text, a text of another
-    target, or a file without texts. Warns of texts that were not written greedily, and returns
-    them, too.
+    """The Text of each line of the file at `path`. A line is a JSON object: one that batch wrote,
+    which has "settings", or {"prompt": text, "output": text} of another program. Lines of prompts
+    that batch refused, which have an "error", are left out. Texts that batch sampled, at a
+    temperature above 0, are returned, too, with one warning.
 
     target: the name of the model that wrote them; encoder, n_ctx: its tokenizer and context
+    Raises ValueError, which names the line, for a line of another form, one without a text, or one
+    that batch wrote with another target; and for a file without texts.
     """
     texts: list[Text] = []
     n_sampled = 0
@@ -130,9 +131,13 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
 
 
 def text_of(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
-    """The Text of a line's JSON object, as read_texts describes both kinds. Raises ValueError if
-    prompt or text is empty, or has ids of no token, and KeyError, TypeError or the like for any
-    other object.
+    """The Text of one line, `record`, a JSON object: {"settings": ..., "prompt_token_ids": ..., and
+    texts}, as batch writes it, or {"prompt": text, "output": text} of another program, which is
+    encoded and counts as cut off.
+
+    encoder, n_ctx: the tokenizer and the context of the model that wrote it
+    Raises ValueError if prompt or text is empty, or has ids of no token, and KeyError, TypeError or
+    the like for any other object.
     """
     if "settings" in record:
         text = written_by_batch(record, encoder, n_ctx)
@@ -146,14 +151,16 @@ def text_of(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
 
 
 def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
-    """The Text in a line of batch or generate --json: the autoregressive one, if it is there, else
-    the speculative one. Raises KeyError, TypeError or the like for a line that is none.
+    """The Text in a line of batch or generate --json, a JSON object {"settings": {flag: value},
+    "prompt_token_ids": ids, "autoregressive" and "speculative": {"token_ids": ids} or None}. It has
+    the text of the first of the two that is there, and ended if it stops before it had to.
 
     encoder, n_ctx: the tokenizer and the context of the model that wrote it
+    Raises KeyError, TypeError or the like for any other object.
     """
     settings, prompt = record["settings"], record["prompt_token_ids"]
-    written = [record[name] for name in DECODERS if record.get(name)]
-    ids = written[0]["token_ids"]
+    there = [name for name in DECODERS if record.get(name)]
+    ids = record[there[0]]["token_ids"]  # IndexError if none is there
     room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
     is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
     return Text(prompt, ids, ended=len(ids) < room and is_done(ids))
@@ -173,10 +180,12 @@ def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Mod
 
 
 def drafts_along(model: Model | None, text: Text, most: int, n_vocab: int) -> Drafts:
-    """For each position of a text, two numbers: how many tokens a round that begins there drafts
-    greedily, at most `most`; and how many of these agree with the text, from the first on.
+    """For each position of a text, (length, agree): how many tokens a round that begins there can
+    draft greedily, at most `most`; and how many tokens of a draft agree with the text, from the
+    first on, before one does not.
 
-    model: a draft model; None looks up n-grams, of a vocabulary of n_vocab tokens
+    model: a draft model, or None to look up n-grams; n_vocab: the number of tokens to look up
+    A draft may reach to the text's end; in a text that was cut off, to one token before it.
     Raises FloatingPointError if the model's logits are not finite.
     """
     # a drafted token may have ended the text; where it was cut off, the last was the target's own
@@ -238,8 +247,12 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
 
 
 def rounds_along(drafts: Drafts, K: int) -> Iterator[tuple[int, int]]:
-    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K. drafts:
-    of each position, how many tokens can be drafted there, and how many of them agree with the text
+    """Yield (examined, accepted), numbers of tokens, for each round of a text with this K: a round
+    drafts min(K, length) tokens, accepts those that agree with the text, examines one more if there
+    is one, and ends after one token of the target's own.
+
+    drafts: (length, agree) of each position: how many tokens can be drafted there, and how many of
+        these, from the first on, agree with the text
     """
     i = 0
     while i < len(drafts):

@@ -39,21 +39,25 @@ LEAST_VERIFY_COST = 0.95  # K + 1 rows take no less time than one; the rest is n
 
 def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, Any]:
     """Return what a drafter with K did beside plain decoding, as a row of the table: {"prompts",
-    "tokens": how many; "speedup", "acceptance_rate" and the other figures; "intervals": {figure:
-    its 95 % interval, or None}; "withheld": {figure: why it is None}}. Withheld are figures that
-    noise or a bug may explain.
+    "tokens": how many; each figure by its name; "intervals": {"speedup", "tokens_per_target_pass"
+    and "acceptance_rate": its 95 % interval, or None}; "withheld": {figure: why it is None}}.
 
-    plain, runs: of the autoregressive loop and of the drafter, for the same prompts
+    plain, runs: of the autoregressive loop and of the drafter, for the same prompts: for each, a
+        list of what decode_texts returned, one for each repeat
     bug: whether greedy texts differ from the plain ones, and rounding does not explain it
+    Figures: tokens per second without and with drafts, their ratio (the speedup), tokens per pass
+    of the target, the acceptance rate, draft_cost and verify_cost (the times to draft a token and
+    of a pass over K + 1 rows, in passes over one), and the speedup predicted from the last three.
+    Withheld are the speedup, verify_cost and the prediction if noise or a bug may explain them.
     """
-    # for each prompt
+    # lists, with a number for each prompt
     plain_seconds = median_seconds(plain)
     seconds = median_seconds(runs)
     n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
     examined = total(runs, attrgetter("examined"))
     accepted = total(runs, attrgetter("accepted"))
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
-    # of all prompts
+    # numbers, of all prompts together
     figures: dict[str, Any] = {
         "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
         "tokens_per_second": ratio(n_tokens, seconds),
@@ -117,15 +121,21 @@ def full_passes(run: Run, K: int) -> list[float]:
 
 
 def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -> float | None:
-    """Return a cost over that of a pass over one row, as timed in plain decoding on the same
-    prompts: medians for each prompt, added up. None if no prompt has such a cost.
+    """Return how long something takes, in passes of the target over one row, as they were timed in
+    plain decoding: the median of each for every prompt, summed over prompts, then divided. Prompts
+    in which it never happened do not count; None if it happened in none.
 
-    cost(run): the seconds of each time that it was paid in a run
+    plain, runs: of the autoregressive loop and of the drafter, for the same prompts
+    cost(run): how long it took each time that it happened in a run, in seconds
     """
     costs, units = [], []
     for plain_repeats, repeats in zip(plain, runs):
-        seconds = [one for run in repeats for one in cost(run)]
-        plain_seconds = [one for run in plain_repeats for one in full_passes(run, K=0)]
+        seconds: list[float] = []
+        for run in repeats:
+            seconds += cost(run)
+        plain_seconds: list[float] = []
+        for run in plain_repeats:
+            plain_seconds += full_passes(run, K=0)
         if seconds:
             costs.append(statistics.median(seconds))
             units.append(statistics.median(plain_seconds))
@@ -160,8 +170,13 @@ def why_no_verify_cost(v: float | None) -> str | None:
 
 
 def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
-    """Return why no speedup must be predicted from a, c and v; None if it may be. Look-up drafts
-    seldom, and a draft model no more where its context ends.
+    """Return in words why no speedup must be predicted from the acceptance rate a, the cost c of a
+    drafted token and the cost v of a pass over K + 1 rows; None if it may be. The formula takes for
+    granted that every round drafts K tokens. So it must not be used if v is None or withheld, if
+    fewer than ROOMY of the rounds have room for K tokens before the text's end, or if fewer than
+    DRAFTING of those draft K: look-up drafts seldom, a draft model no more where its context ends.
+
+    runs: of the drafter, for each prompt a dict for each repeat, with "rounds", a Draft for each
     """
     rounds = [one for repeats in runs for run in repeats for one in run["rounds"]]
     drafted = [one.drafted for one in rounds if one.room >= K]

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 from operator import itemgetter
 
 HEADINGS = {
@@ -32,7 +33,8 @@ LEGEND = """\
 
 
 def number(value: float | int | str | None) -> str:
-    """Return a value as text: a float with one to three decimals, None as a dash.
+    """Return a value as text: a float with one decimal from 10 on, with two from 1 on, else with
+    three; None as a dash.
 
     >>> number(12.345), number(1.2345), number(0.12345), number(None)
     ('12.3', '1.23', '0.123', '–')
@@ -40,14 +42,17 @@ def number(value: float | int | str | None) -> str:
     if value is None:
         return "–"
     if isinstance(value, float):
-        n_decimals = 1 if value >= 10 else 2 if value >= 1 else 3
-        return f"{value:.{n_decimals}f}"
+        if value >= 10:
+            return f"{value:.1f}"
+        return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
     return str(value)
 
 
 def cell(row: dict, column: str, best: list[dict]) -> str:
-    """Return the text of a row for a column: a speedup has its interval and, if that contains 1,
-    "≈ 1". best: the rows whose speedup, if told apart from 1, is bold
+    """Return the text of a row of the benchmark for a column, one of HEADINGS: the value as
+    `number` writes it, a dash for None. A speedup that is not withheld has its interval behind it,
+    "1.5 [1.4, 1.6]", and is followed by "≈ 1" if that contains 1; else it is bold if the row is one
+    of `best`.
     """
     if column == "temperature":
         return f"{row[column]:g}"
@@ -67,9 +72,9 @@ def is_told_apart(row: dict) -> bool:
 
 
 def fastest(rows: list[dict]) -> list[dict]:
-    """Return the row with the most tokens per second of each case that has several K, even if its
-    speedup is withheld or not told apart from 1. Rows are of one case if they differ only in K, of
-    all that was chosen: target, draft, temperature, rule and batch size.
+    """Return the row with the most tokens per second of each case of several rows. Rows are of one
+    case if they have the same target, draft, temperature, rule and batch size, so that only K
+    differs.
     """
     cases: dict[tuple, list[dict]] = {}
     for row in rows:
@@ -79,13 +84,17 @@ def fastest(rows: list[dict]) -> list[dict]:
     return [max(of_case, key=speed) for of_case in cases.values() if len(of_case) > 1]
 
 
-def markdown_table(header: list[str], lines: list[list[str]]) -> str:
-    """Return a Markdown table with aligned columns. lines: the texts of the cells of each row"""
-    columns = zip(header, *lines)
-    widths = [max(map(len, column)) for column in columns]
-    lines = [header, ["-" * width for width in widths], *lines]
-    padded = [[text.ljust(width) for text, width in zip(cells, widths)] for cells in lines]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in padded)
+def markdown_table(header: list[str], lines: Sequence[Sequence[str]]) -> str:
+    """Return a Markdown table with aligned columns. header, lines: the texts of the cells of the
+    header, and of each row
+    """
+    widths = [max(map(len, column)) for column in zip(header, *lines)]
+    rule = ["-" * width for width in widths]
+    table = []
+    for cells in [header, rule, *lines]:
+        padded = [text.ljust(width) for text, width in zip(cells, widths)]
+        table.append(f"| {' | '.join(padded)} |")
+    return "\n".join(table)
 
 
 def to_markdown(rows: list[dict]) -> str:
@@ -93,14 +102,19 @@ def to_markdown(rows: list[dict]) -> str:
     are withheld and why, and a legend.
     """
     best = fastest(rows)
-    texts = {name: [cell(row, name, best) for row in rows] for name in HEADINGS}
-    common = [name for name in CASE if name not in ("draft", "K") and len({*texts[name]}) == 1]
-    columns = [name for name in HEADINGS if name not in common and {*texts[name]} != {"–"}]
-    lines = [[texts[name][i] for name in columns] for i in range(len(rows))]
+    common = []  # what all rows have in common, in words
+    columns = {}  # {heading: the texts of its column}
+    for name, heading in HEADINGS.items():
+        texts = [cell(row, name, best) for row in rows]
+        n_different = len(set(texts))
+        if n_different == 1 and name in CASE and name not in ("draft", "K"):
+            common.append(f"{heading} {texts[0]}")
+        elif n_different > 1 or texts[0] != "–":  # a column of dashes says nothing
+            columns[heading] = texts
     parts = [
         label(rows[0]["settings"]),
-        f"All rows: {', '.join(f'{HEADINGS[name]} {texts[name][0]}' for name in common)}.",
-        markdown_table([HEADINGS[name] for name in columns], lines),
+        f"All rows: {', '.join(common)}.",
+        markdown_table([*columns], [*zip(*columns.values())]),  # columns to rows
         "\n".join(remarks(rows)),
         LEGEND,
         how_measured(rows),
@@ -109,11 +123,15 @@ def to_markdown(rows: list[dict]) -> str:
 
 
 def how_measured(rows: list[dict]) -> str:
-    """Return a line with the number of prompts, tokens and repeats of all rows, and the machine."""
+    """Return a line about the benchmark that these rows are of: how many prompts (the fewest and
+    the most, if rows differ), tokens for each and repeats, and on which machine and backend, when.
+    """
     settings, machine = rows[0]["settings"], rows[0]["machine"]
-    counts = sorted({row["prompts"] for row in rows})
-    prompts = " to ".join(str(n) for n in dict.fromkeys((counts[0], counts[-1])))
-    prompts += " prompt" if counts[-1] == 1 else " prompts"
+    counts = [row["prompts"] for row in rows]
+    least, most = min(counts), max(counts)
+    prompts = f"{most} prompt" if most == 1 else f"{most} prompts"
+    if least < most:
+        prompts = f"{least} to {prompts}"
     return (
         f"{prompts}, {settings['n_tokens_to_generate']} tokens each, medians of "
         f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
@@ -122,7 +140,11 @@ def how_measured(rows: list[dict]) -> str:
 
 
 def label(settings: dict) -> str:
-    """Return a warning for figures of random weights or synthetic acceptance; "" for real ones."""
+    """Return a warning, in bold, if the figures of a benchmark are no real ones; else "".
+
+    settings: of its rows; "weights" is "random" or not, "synthetic_acceptance" the probability to
+        accept any drafted token, or 0
+    """
     parts = ["random weights"] if settings["weights"] == "random" else []
     if settings["synthetic_acceptance"]:
         parts.append(f"synthetic acceptance {settings['synthetic_acceptance']}")
@@ -130,7 +152,9 @@ def label(settings: dict) -> str:
 
 
 def remarks(rows: list[dict]) -> list[str]:
-    """Return a line for each reason for which figures are withheld."""
+    """Return a line for each reason for which figures of rows are withheld: "- HEADING –: reason (2
+    of 6 rows)", in the order in which they come.
+    """
     reasons = Counter(
         f"- {HEADINGS[column]} –: {reason}"
         for row in rows

@@ -36,10 +36,11 @@ def measure_in_turns(
     seed: int,
 ) -> dict[Variant, Runs]:
     """Decode every batch of prompts (token ids) with every variant, `repeats` times, in a new order
-    each time. Shows a bar on a terminal. Returns {variant: its runs}: for each batch a list of what
-    decode returned, one for each repeat.
+    each time, after one batch with each to warm up. Shows a bar on a terminal. Returns {variant:
+    its runs}: for each batch a list of what decode returned, one for each repeat.
 
-    decode(variant, prompts, seeds): decode_texts, with its first arguments given
+    decode(variant, prompts, seeds): decodes one batch and returns a dict; seeds, (seed, number of
+        the batch, of the repeat), decides what is random
     seed: of the texts and of the orders
     """
     for variant in variants:
@@ -50,8 +51,9 @@ def measure_in_turns(
     for n, prompts in enumerate(bar):
         for repeat in range(repeats):
             for i in rng.permutation(len(variants)):
-                run = decode(variants[i], prompts, (seed, n, repeat))
-                runs[variants[i]][n].append(run)
+                variant = variants[i]
+                run = decode(variant, prompts, (seed, n, repeat))
+                runs[variant][n].append(run)
     return runs
 
 
@@ -122,8 +124,8 @@ def decode_texts(
 
 
 def written(rounds: Iterator[Round], n_tokens: int) -> Written:
-    """Run the Rounds of a text of n_tokens to their end, the prefill first. Returns the text with a
-    Draft for each round, and their time, both without the prefill's.
+    """Run the rounds of a text of n_tokens, prefill first, to their end. Returns (the token ids of
+    the text, a Draft for each round, the seconds of all rounds): both without the prefill's.
     """
     ids: list[int] = []
     drafts: list[Draft] = []
@@ -155,10 +157,12 @@ def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Calla
 def has_bug(
     target: Model, batches: list[list[list[int]]], runs: dict[Variant, Runs], variant: Variant
 ) -> bool:
-    """Return whether a greedy text of a variant differs from the plain one, and rounding does not
-    explain it.
+    """Return whether a greedy text of a variant differs from the plain one, and at the first
+    difference the logits of the two tokens lie further apart than rounding can move them.
 
-    batches: lists of prompts, which are token ids; runs: what measure_in_turns returned for them
+    target: the Model that wrote them; batches: lists of prompts, which are token ids
+    runs: {variant: for each batch a list of dicts, one for each repeat, with "texts"}, as
+        measure_in_turns returns it; that of PLAIN has the plain texts
     """
     for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
         for plain, run in zip(plain_repeats, repeats):
