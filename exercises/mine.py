@@ -110,7 +110,7 @@ def block_9(draft, p, q, sample, accept):
     accepted, the token that follows). The arguments are those of verify_4: draft [k], p [k + 1,
     n_vocab], q [k, n_vocab], sample(p) -> token, accept(r) -> bool.
 
-    The text has the same distribution, but more drafted tokens are accepted. With w[0] = 1 and
+    The text has the same distribution, and on average at least as many drafted tokens are accepted. With w[0] = 1 and
     w[i + 1] = min(1, w[i] * p[i][draft[i]] / q[i][draft[i]]), their mean number is the mean of
     w[1] + ... + w[k]. (The page counts the rows of p and q from 1.)
     """
