@@ -16,7 +16,19 @@ import numpy as np
 
 from exercises import solutions
 from proof import enumerate as enumeration
-from proof.cases import BONUS, LOOP_CASES, RULE_CASES, Case, P, rows, rule_case
+from proof.cases import (
+    BONUS,
+    LOOP_CASES,
+    P2,
+    Q1,
+    Q2,
+    RULE_CASES,
+    Case,
+    P,
+    random_model,
+    rows,
+    rule_case,
+)
 from proof.enumerate import Undecidable, branches, format_row, in_line, take
 from proof.follow import followed, untouched
 from proof.forms import tokens_of
@@ -33,14 +45,18 @@ OWN = "it draws random numbers of its own, not by sample and accept"
 TAIL_Q = 0.65 ** np.arange(30)
 TAIL_P = TAIL_Q * np.resize([0.5, 0.9, 2.0], 30)  # less than q, nearly q, more
 TAIL = rows(TAIL_P / TAIL_P.sum(), np.eye(30)[25]), rows(TAIL_Q / TAIL_Q.sum())
+SURE = [[0, 1, 0]] * 5
 NOTEBOOK = rows(P, BONUS), rows([0.2, 0.2, 0.6])  # p and q of docs/walkthrough.ipynb
 RULES = [
     rule_case("the notebook's", *NOTEBOOK, 1),
     *RULE_CASES,
     rule_case("30 tokens", *TAIL, 1),
-    rule_case("p is nearly sure", rows([0.0005, 0.9995]), rows([0.5, 0.5]), 1),
+    rule_case("p is nearly sure", rows([3e-4, 4e-4, 0.9993]), rows([0.5, 0, 0.5]), 1),
     rule_case("a likely draft", rows([0.85, 0.15]), rows([0.95, 0.05]), 1),
-    rule_case("a nearly sure draft", rows([0.995, 0.005]), rows([0.9995, 0.0005]), 1),
+    rule_case("a nearly sure draft", rows([0.9993, 0.0007]), rows([0.9999, 0.0001]), 1),
+    rule_case("four tokens, K = 3", random_model(3, 4, 1), random_model(4, 4, 1), 3),
+    rule_case("seven tokens", random_model(21, 7), random_model(22, 7, 3), 2),
+    rule_case("K = 7", rows(*SURE, P, P2, BONUS), rows(*SURE, Q1, Q2), 7),
 ]
 LOOPS = [
     *LOOP_CASES,
@@ -97,8 +113,8 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
 
 
 def check_temperature_1(answer: Callable) -> str:
-    large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0]
-    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-4, 50.0):
+    large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0], [0.0] * 7 + [800.0]
+    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-4, 1e-5, 50.0):
         for logits in (
             [0.0, temperature, -2 * temperature],
             [0.0, 1.0, -2.0],
@@ -123,7 +139,7 @@ def check_residual_2(answer: Callable) -> str:
 
 def check_speedup_7(answer: Callable) -> str:
     for K, a, c, v in itertools.product(
-        (1, 2, 40, 0), (0.0, 0.3, 0.8125, 0.999, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
+        (1, 2, 4, 7, 40, 0), (0.0, 0.3, 0.8125, 0.9999, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
     ):
         # n drafts are accepted, then one more token comes
         n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K

@@ -58,7 +58,7 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     fewer if the token `end` comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
-    of the token after ids[: i + 1]. Each round, also the first, drafts K tokens (1 or more), or as
+    of the token after ids[: i + 1]. Each round, also the first, drafts K tokens (0 or more), or as
     many as there is room for beside a token of the target's own (it may stop after `end`). Then it
     calls the target once. Leave `ids` as they are. sample(p) -> token, accept(r) -> bool. The text
     has the target's distribution.
@@ -86,8 +86,8 @@ def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
 
 def speedup_7(a, K, c, v):
-    """The speed of speculation divided by that of plain decoding, if each of K drafted tokens, 0 or
-    more, is accepted with probability a, whatever happens to the others.
+    """The speed of speculation divided by that of plain decoding, if K tokens, 0 or more, are
+    drafted, and each that the rule looks at is accepted with probability a, whatever happened.
 
     A pass of the target over one token takes the time 1, and over K + 1 tokens v. A pass of the
     draft model, which drafts one token, takes c.
@@ -110,8 +110,8 @@ def block_9(draft, p, q, sample, accept):
     accepted, the token that follows). The arguments are those of verify_4: draft [k], p [k + 1,
     n_vocab], q [k, n_vocab], sample(p) -> token, accept(r) -> bool.
 
-    The text has the same distribution, and on average at least as many drafted tokens are accepted. With w[0] = 1 and
-    w[i + 1] = min(1, w[i] * p[i][draft[i]] / q[i][draft[i]]), their mean number is the mean of
-    w[1] + ... + w[k]. (The page counts the rows of p and q from 1.)
+    The text has the same distribution, and on average at least as many drafted tokens are
+    accepted. With w[0] = 1 and w[i + 1] = min(1, w[i] * p[i][draft[i]] / q[i][draft[i]]), their
+    mean number is the mean of w[1] + ... + w[k]. (The page counts the rows of p and q from 1.)
     """
     raise NotImplementedError

@@ -323,6 +323,9 @@ LOOP_CASES = [
     Case("five tokens", random_model(3, 5), random_model(4, 5), 2, 2, (4, 3, 4)),
     Case("end", random_model(5), random_model(6), 2, 3, (2, 0), 2),
     Case("end is token 0", random_model(7), random_model(8), 2, 3, (0, 1), 0),
+    # it may also come last in a round in which all are accepted, with room for more
+    Case("end, K = 1, four new tokens", random_model(9, 2), random_model(10, 2), 1, 4, (1, 0), 0),
+    Case("end, K = 3, six new tokens", random_model(9, 2), random_model(10, 2), 3, 6, (1, 0), 0),
     Case("K = 3", random_model(1, 3, 1), random_model(2, 3, 1), 3, 4),
     Case("K = 4, two tokens", random_model(1), random_model(2), 4, 2),
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),

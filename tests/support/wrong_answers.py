@@ -198,6 +198,12 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             'Text "', ("if not accept", "if x < 5 and not accept")
         ),
         "eight drafts are safe": ('Text "', ("if not accept", "if len(draft) < 7 and not accept")),
+        "the last of seven drafts is safe": (
+            'Text "1 1 1 1 1 0 2"', ("if not accept", "if (len(draft), i) != (7, 6) and not accept")
+        ),
+        "of four tokens the last is safe as a third draft": (
+            'Text "1 1 3"', ("if not accept", "if (x, i) != (3, 2) and not accept")
+        ),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "three drafts": (
             "fewer tokens than verify", ("    for i", "    draft = draft[:3]\n    for i")
@@ -214,7 +220,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             'q = .2 .4 .4). Text "0": yours 1.0000, right 0.5000',
             ("sample(p[len(draft)])", "sample(p[-1]) if draft else p[0].argmax()"),
         ),
-        "of a nearly sure bonus the likeliest": ('Text "1 1": yours 0.9992503, right 0.9990003', (
+        "of a nearly sure bonus the likeliest": ('Text "2 2": yours 0.9989505, right 0.9986005', (
             "sample(p[len(draft)])",
             "p[len(draft)].argmax() if p[len(draft)].max() > 0.99 else sample(p[len(draft)])",
         )),
@@ -262,6 +268,15 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "the first row of q": ("take the wrong row of q", (
             "draft_model(ids + text + draft)[-1]", "draft_model(ids + text + draft)[0]",
         )),
+        "no end after three drafts": ("Here end = 0.", ("x == end", "x == end and n_accepted < 3")),
+        "a bonus is no end": (
+            "Here end = 0.",
+            (
+                "for x in draft[:n_accepted] + [token]:",
+                "for i, x in enumerate([*draft[:n_accepted], token]):",
+            ),
+            ("x == end", "x == end and not i == len(draft) > 0"),
+        ),
         "the same object as the end": ("Here end = 2.", ("x == end", "x is end")),
         "token 0 is no end": ('Text "', ("x == end", "x == (end or None)")),
         "one token fewer": ("expected 1", ("< n_tokens", "< n_tokens - 1")),
