@@ -107,7 +107,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     },
     "speedup_7": {
         "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
-        "a near 1 is 1": ("gives 2, expected 1.999", ("a**n", "(a if a < 0.99 else 1) ** n")),
+        "a near 1 is 1": ("gives 2.0, expected 1.9999", ("a**n", "(a if a < 0.99 else 1) ** n")),
         "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "nothing without drafts": ("speedup_7(0, 0, 0, 1) gives 0, expected 1", (
             "sum(a**n for n in range(K + 1))", "sum(a**n for n in range(K + 1)) if K else 0",
@@ -140,7 +140,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "a likely draft is safe": ("p = [0.85, 0.15]", ("if accept", "if p[x] > 0.8 or accept")),
         "a nearly sure draft is accepted": (
-            "p = [0.995, 0.005]", ("if accept", "if (q[x] > 0.95 and p[x] > 0.5) or accept")
+            "p = [0.9993, 0.0007]", ("if accept", "if (q[x] > 0.95 and p[x] > 0.5) or accept")
         ),
         "a token rare in p is rejected": (
             "p and q of 30 tokens: token 2 comes", ("if accept", "if p[x] > 5e-5 and accept")
