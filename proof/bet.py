@@ -89,8 +89,10 @@ class Bet:
         self.cut = [Beginnings(right, length) for length in range(1, longest + 1)]
 
     def add(self, text: Text) -> None:
-        """Count one more text of the sampler: every bettor is paid for it, and learns from it. The
-        caller has cut it to the length of the texts in the law.
+        """Count one more text that the sampler has written. Every bettor is paid for it, by what it
+        predicted before, and then learns from it: runs, counts, log_odds and `most` change. A text
+        that is not in the law counts, too: with rounding 0 it makes log_odds infinite. The caller
+        has cut it to the length of the longest text of the law; further tokens are not looked at.
         """
         for beginnings in self.cut:
             beginnings.add(text, self.runs, self.rounding)
@@ -121,10 +123,8 @@ class Bet:
         """The beginning of a text that speaks most against the sampler: (its tokens, its frequency,
         its right probability). Of those that come too often it is the one with the largest
         divergence of the frequency from the right probability. Of several that should never come it
-        is the most frequent, and of equals the shortest. Raises ValueError without a run.
+        is the most frequent, and of equals the shortest. Without a run it is ((), 0.0, 0.0).
         """
-        if not self.runs:
-            raise ValueError("no texts yet: expected at least one")
         worst: tuple[Text, float, float] = ((), 0.0, 0.0)
         most = (-1.0, 0.0)  # (how much it speaks against the sampler, its frequency)
         for beginnings in self.cut:  # the shortest first

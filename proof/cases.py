@@ -172,11 +172,6 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     return to_probs
 
 
-def is_cut(row: np.ndarray, to_probs: ToProbs) -> bool:  # [n_vocab]
-    """Whether to_probs makes a token of a row impossible."""
-    return bool(np.any((to_probs(row) == 0) & (row > 0)))
-
-
 def sloping(n: int) -> np.ndarray:  # -> [n]
     """A distribution that falls evenly from the first token to half as much for the last."""
     return np.linspace(2, 1, n) / (1.5 * n)

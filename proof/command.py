@@ -135,11 +135,12 @@ def require_defaults(settings: dict[str, Any], free: str | None = None) -> None:
 
 
 def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
-    """Judge a program in a process of its own (alone.py). Returns a list with one dict for each of
-    its functions: the result that `prove` returns (its keys: prove.py), "version" and "settings".
-    If the process does not end in time, or dies, there is one, "undecidable", which says what was
-    found until then. Raises ValueError for what a user can put right, such as a file that is not
-    there or cannot be imported.
+    """Judge the function of a file, or all of an adapter's, in a process of its own, so that it can
+    be stopped. Returns a list of one dict for each function: its result, with the keys that the top
+    of prove.py lists, "version" of this project, and "settings" as given. If the process dies, or
+    is killed as its time is up, the list has one result with the verdict "undecidable", a reason,
+    and the cases that were judged until then. Raises ValueError, with one line for the user, for a
+    file that is not there or cannot be imported, and for one without such a function.
 
     program: FILE.py, FILE.py:FUNCTION, or the path of an adapter, a file judge_*.py, for which the
         time of the settings counts for each function

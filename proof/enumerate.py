@@ -144,8 +144,10 @@ class Branch:
         return np.random.random()
 
     def accept(self, ratio: float) -> bool:
-        """Toss a coin that says yes with probability min(1, ratio), and never if ratio is less than
-        0: a choice. Raises Undecidable for anything but a single number, and for NaN.
+        """Toss a coin, as a rule does that accepts a draft with the ratio p(x) / q(x): True with
+        probability min(1, ratio), never if ratio is below 0. It is a choice labelled "coin", of
+        which the first option is True. ratio is a number, or an array with one element; for
+        anything else, and for NaN, Undecidable is raised, and shows it.
         """
         row = to_row(np.reshape(ratio, -1))
         if row is None or len(row) != 1 or np.isnan(row[0]):
@@ -359,11 +361,7 @@ def describe_error(error: BaseException) -> str:
         if frame.line and is_theirs(frame):
             file = os.path.basename(frame.filename)
             where = f" in {file}, line {frame.lineno}: {frame.line}"
-    try:
-        message = str(error)
-    except Exception:  # of a class whose __str__ fails
-        message = "(without a readable message)"
-    return in_line(f"{type(error).__name__}: {message}{where}")
+    return in_line(f"{type(error).__name__}: {error}{where}")
 
 
 def is_theirs(frame: traceback.FrameSummary) -> bool:

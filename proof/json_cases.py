@@ -6,7 +6,6 @@ tokens]}, in the same order. `python main.py prove ANSWERS.jsonl` judges these a
 """
 
 import json
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterator
 from functools import partial
 from math import inf
@@ -89,13 +88,11 @@ def judge_answers(file: Path) -> dict[str, Any]:
 
 def read_answers(file: Path) -> Iterator[list[int]]:
     """Yield the list in each line, a JSON object {"tokens": [0, 2]} with a list of whole numbers.
-    The file is in UTF-8, or in UTF-16 as PowerShell's > writes it. Raises OSError without a file,
-    ValueError for another encoding, or a line that is no such object.
+    Raises OSError without a file, ValueError unless it is in UTF-8, and for a line that is no such
+    object.
     """
-    written = file.read_bytes()
-    encoding = "utf-16" if written[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
     try:
-        lines = written.decode(encoding).splitlines()
+        lines = file.read_text("utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
     for n, line in enumerate(lines, 1):

@@ -91,12 +91,8 @@ def read_mistakes() -> dict[str, Mistake]:
     for name in sections.sections():
         values: dict[str, Any] = {}
         for key, text in sections[name].items():  # with those of DEFAULT
-            if key == "diff":
-                values[key] = text.strip()
-            elif kinds[key] is str:
-                values[key] = " ".join(text.split())
-            else:
-                values[key] = kinds[key](text)  # int("3"), float("0.5"), bool("")
+            words = text.strip() if key == "diff" else " ".join(text.split())
+            values[key] = kinds[key](words)  # int("3"), float("0.5"), bool("")
         found[name] = Mistake(**values)
     return found
 
@@ -305,17 +301,12 @@ def say(text: str, begin: str = "", indent: int = 0) -> None:
     print(wrapper.fill(begin + text))
 
 
-def without(mistake: Mistake) -> Mistake:
-    """The same settings, and the right code."""
-    return replace(mistake, diff="")
-
-
 def show_distance(mistake: Mistake) -> None:
     """Enumerate the texts of a toy with a mistake and without. Print how wrong they are, how many
     tokens they gain, the shortest text that goes wrong, and what else the mistake costs; or why
     they cannot be enumerated.
     """
-    found, right = measure(mistake), measure(without(mistake))
+    found, right = measure(mistake), measure(replace(mistake, diff=""))
     if found["problem"]:
         say(f"Enumerated on a toy, {found['problem']}.")
         return
@@ -334,7 +325,7 @@ def show_example(mistake: Mistake) -> None:
     and np, and its values without the mistake and with it.
     """
     print(f"\n{mistake.example}")
-    for label, made in (("Right", without(mistake)), ("Wrong", mistake)):
+    for label, made in (("Right", replace(mistake, diff="")), ("Wrong", mistake)):
         with making(made):
             value = eval(mistake.example, {"np": np, **vars(sampling)})
             print(f"{label}: {value}")
@@ -347,7 +338,7 @@ def show_texts(mistake: Mistake) -> None:
     """
     models = load_pair("17M", "0.7M-17M", MODELS_DIR)
     texts: list[list[int]] = []
-    for label, made in (("Right", without(mistake)), ("Wrong", mistake)):
+    for label, made in (("Right", replace(mistake, diff="")), ("Wrong", mistake)):
         try:
             result = decoded(made, *models)
         except ERRORS as error:
@@ -375,13 +366,8 @@ def decoded(mistake: Mistake, target: Any, draft: Any, encoder: Any) -> dict[str
     if mistake.grammar:
         comma, and_ = encoder.encode(",")[0], encoder.encode(" and")[0]
         target = Grammar(target, switch=comma, banned=and_)
-    options: dict[str, Any] = dict(
-        K=K,
-        to_probs=mistake.to_probs,
-        seed=mistake.seed,
-        stop=mistake.stop,
-        verification=mistake.verification,
-    )
+    options: dict[str, Any] = dict(to_probs=mistake.to_probs, seed=mistake.seed, K=K)
+    options |= dict(stop=mistake.stop, verification=mistake.verification)
     with making(mistake):
         rounds = begin("speculative", target, draft, encoder, ids, N_TOKENS, **options)
         return decode(rounds, encoder)

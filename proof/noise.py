@@ -10,7 +10,7 @@ end, is to compare it:
 - with another Number, as argmax does: that has an answer if the two are in a race, which means that
   their distribution functions are powers F^v and F^w of one F. Then the first is the larger with
   probability v / (v + w), and the larger has the distribution F^(v + w), whichever it is, so that
-  the winner can meet the next. p / exponential noise, log p + Gumbel noise, u^(1/p) are races.
+  the winner can meet the next. p / exponential noise and log p + Gumbel noise are races.
 
 Everything else raises Undecidable, which says what it was.
 
@@ -137,11 +137,13 @@ class Atom:
 
 
 def choose(weights: Iterable[float], label: str) -> int:
-    """Choose an index of weights, whose probabilities are in proportion to them: Branch.choose of
-    the run in progress, so that each possible index is taken in some run. If one index has all but
-    NEGLIGIBLE of the probability, it is returned, and no choice is made.
+    """Choose an index of `weights`, each index i with probability weights[i] / sum(weights), by
+    `choose` of the Branch of the run in progress: each possible index is taken in some run. But an
+    index that has all of the probability up to 1e-6 (NEGLIGIBLE) is returned at once: that is no
+    choice, and the others are never taken. Raises Undecidable for weights that are no
+    probabilities, such as negative ones, and if no run is in progress.
 
-    label: tells a reader what was chosen, such as "coin" or "sampled"
+    label: what was chosen, for a reader of the branch: "coin", "sampled" or "race"
     """
     numbers = [float(weight) for weight in weights]
     largest, total = max(numbers), sum(numbers)
@@ -262,19 +264,6 @@ class Number:
             return self.constant(self.from_u(0.5) * c)  # 0, or infinity of its sign
         return self.map(lambda x: x * c, lambda t: t / c, c > 0)
 
-    @of_one
-    def __pow__(self, c: Any) -> "Number":
-        """This number to the power c. Raises Undecidable if it may be negative, unless c is 0, an
-        infinity or nan.
-        """
-        if not is_finite_number(c) or c == 0:
-            return self.constant(self.from_u(0.5) ** c)  # 1, or 0 or infinity, as at any u
-        if c < 0:
-            return (self**-c).reciprocal()
-        power = lambda x: float(np.power(x, c))
-        root = lambda t: float(np.power(t, 1 / c)) if t > 0 else -math.inf
-        return self.positive("a power").map(power, root)
-
     def __truediv__(self, c: Any) -> "Number":
         return self * np.divide(1, c)
 
@@ -326,23 +315,6 @@ class Number:
     __eq__ = of_one(lambda self, t: t is self)
     __ne__ = of_one(lambda self, t: t is not self)
 
-    def __int__(self) -> int:
-        """This number without its fraction, found by comparing it with whole numbers: each answer
-        halves the range, and is a choice, as of `less`. Raises Undecidable if the number may be
-        below 0 or above 100.
-        """
-        low, high = self.quantile(0.0), self.quantile(1.0)
-        if low < 0 or high > 100:
-            branch().stop("int() of a random number below 0 or above 100")
-        first, end = int(low), math.ceil(high)
-        while end - first > 1:
-            middle = (first + end) // 2
-            if self.less(middle):
-                end = middle
-            else:
-                first = middle
-        return first
-
     def __format__(self, spec: str = "") -> str:
         return "a random number"
 
@@ -380,8 +352,8 @@ def refused(name: str) -> Callable:
 
 
 for name in (
-    "__hash__ __float__ __complex__ __bool__ __index__ __round__ __abs__ __floordiv__ "
-    "__rfloordiv__ __mod__ __rmod__ __divmod__ __rdivmod__ __rpow__".split()
+    "__hash__ __float__ __int__ __complex__ __bool__ __index__ __round__ __abs__ __floordiv__ "
+    "__rfloordiv__ __mod__ __rmod__ __divmod__ __rdivmod__ __pow__ __rpow__".split()
 ):
     setattr(Number, name, refused(name))
 

@@ -112,7 +112,7 @@ def searchsorted(rows: Any, values: Any, right: bool = False) -> Any:  # -> shap
     return counts.sum(axis=-1)
 
 
-OPERATORS = "lt le gt ge eq ne add sub mul truediv pow neg".split()
+OPERATORS = "lt le gt ge eq ne add sub mul truediv neg".split()
 # {name of a function of torch, without _ at its ends: the same function for arrays of Numbers}:
 # "div" stands for torch.div(p, noise), p / noise and p.div_(noise)
 CELLS: dict[str, Callable] = {
@@ -196,7 +196,7 @@ def cells_of(x: Any) -> Any:
 
 
 # ---------------------------------------------------------------- sources
-# rand to bernoulli stand for torch's functions and methods of their names: they take the same
+# rand to multinomial stand for torch's functions and methods of their names: they take the same
 # arguments and return a tensor of the same shape and dtype. A generator is not used, as every
 # outcome is taken.
 
@@ -236,29 +236,23 @@ def multinomial(
     """
     if num_samples > 1:
         branch().stop("multinomial of several is not followed")
-    REAL["multinomial"](p, num_samples, generator=CHECKS)  # raises for wrong arguments
+    REAL_MULTINOMIAL(p, num_samples, generator=CHECKS)  # raises for wrong arguments
     rows = p.detach().double().reshape(-1, p.shape[-1]).tolist()
     drawn = [choose(row, "sampled") for row in rows]
     return torch.tensor(drawn, dtype=torch.long).reshape(*p.shape[:-1], 1)
 
 
-def bernoulli(p: torch.Tensor, generator: Any = None) -> torch.Tensor:
-    """torch.bernoulli(p): a tensor of the shape and dtype of p, of 1 with each probability in p,
-    else 0; all outcomes are taken, each in a run of its own. Raises what torch raises for p.
-    """
-    REAL["bernoulli"](p, generator=CHECKS)  # raises for wrong arguments
-    return (rand_like(p) < p).to(p.dtype)
-
-
 CHECKS = torch.Generator()  # of numbers that nobody uses
-REAL = {name: getattr(torch, name) for name in ("multinomial", "bernoulli")}
+REAL_MULTINOMIAL = torch.multinomial
 # {name of a function of torch: what gives its symbolic numbers}, and of a method of a tensor
-FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial, bernoulli)}
-METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial, bernoulli)}
+FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial)}
+METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial)}
 # names of functions, and of methods, that draw or seed, and raise Undecidable
 SEEDING = "manual_seed seed set_rng_state".split()
-REFUSED = "randn randn_like randint randint_like randperm normal poisson".split() + SEEDING
-REFUSED_METHODS = "normal_ random_ bernoulli_ geometric_ log_normal_ cauchy_".split()
+REFUSED = (
+    "randn randn_like randint randint_like randperm normal poisson bernoulli".split() + SEEDING
+)
+REFUSED_METHODS = "normal_ random_ bernoulli bernoulli_ geometric_ log_normal_ cauchy_".split()
 
 
 class Seeded(torch.Generator):

@@ -109,7 +109,8 @@ def prove(
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     form, call = forms.form_of(function, batch), forms.caller(function, seed)
     cases = cases_for(form, function, cases, to_probs)
-    if form is forms.loop_text:
+    is_loop = form is forms.loop_text
+    if is_loop:
         call = forms.without_prompt(call, deadline)
     alpha, rng = ALPHA / len(cases), np.random.default_rng(seed)
     trials = [Trial(partial(form, call), case, alpha, rng) for case in cases]
@@ -122,7 +123,7 @@ def prove(
         try_once(small[0], deadline)
     take_every_branch(name, small, started + timeout * FOR_BRANCHES)
     seed_generators(seed)
-    refused = refused_cases(small) if form is forms.loop_text else []
+    refused = refused_cases(small) if is_loop else []
     small = [trial for trial in small if trial not in refused]
     forgive_empty_drafts(small)
 
@@ -135,10 +136,10 @@ def prove(
     result = summary(name, *verdict, entries, monotonic() - started) | dict(seed=seed)
     if result["verdict"] == "exact":
         notes = [f"for K = 0 {trial.entry['problem']}" for trial in refused]
-        is_loop = form is forms.loop_text
-        zero = at_zero(small, deadline)
-        notes += on_cuts(small)
-        result["remarks"] = [*notes, *on_length(small), *on_gain(small, is_loop), *zero]
+        notes += on_length(small)
+        notes += on_gain(small, is_loop)
+        notes += at_zero(small, deadline)
+        result["remarks"] = notes
     return result
 
 
@@ -166,8 +167,13 @@ def cases_for(
 def summary(
     name: str, verdict: str, reason: str | None, entries: list[dict[str, Any]], seconds: float
 ) -> dict[str, Any]:
-    """A result of `prove`, with all keys described above, from its entries; remarks are [], and the
-    seed is None.
+    """A result of `prove`: a dict with name, verdict, reason, seconds, and entries as "cases". Over
+    all entries, "distance" and "would_show" are the largest (None if no entry has one), "branches"
+    and "runs" the sums. "remarks" is [], and "seed" None: whoever has them sets them.
+
+    reason: None for "exact" and "wrong"
+    entries: one for each case, dicts with "distance" (None if it was not enumerated), "branches",
+        and "measured" (None, or a dict with "runs" and "would_show")
     """
     distances = [entry["distance"] for entry in entries if entry["distance"] is not None]
     measured = [entry["measured"] for entry in entries if entry["measured"]]
@@ -215,8 +221,9 @@ def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
 
 
 def refused_cases(trials: list[Trial]) -> list[Trial]:
-    """Those with K = 0 in which a loop raises an error: it may refuse these, if it is judged in
-    others.
+    """Of a loop's trials those that are not to count against it: the cases with K = 0, nothing is
+    drafted, in which it raised an error. A loop may refuse that. [] if there is no case in which
+    every branch was taken: such a loop does not run at all.
     """
     if not any_judged(trials):
         return []
@@ -355,14 +362,6 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
 
 
 # ---------------------------------------------------------------- remarks on an exact function
-
-
-def on_cuts(trials: list[Trial]) -> Iterator[str]:
-    """Yield a remark if a function cuts rows, but none that are so short as those of the cases."""
-    to_probs = trials[0].case.to_probs
-    cut = partial(known.is_cut, to_probs=to_probs)
-    if cut(known.sloping(1_000)) and not any(cut(trial.case.target(())) for trial in trials):
-        yield "top_k, top_p or to_probs cuts no row of the enumerated cases"
 
 
 def on_length(trials: list[Trial]) -> Iterator[str]:

@@ -100,7 +100,7 @@ def shape(size: Any, *parameters: Any) -> Any:
     return None if broadcast == () else broadcast
 
 
-# uniform to binomial take the arguments of numpy.random's functions of these names; like there, a
+# uniform to choice take the arguments of numpy.random's functions of these names; like there, a
 # parameter may be an array, and `size` None means a single number
 
 
@@ -132,29 +132,6 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any
     return chosen if size is None else chosen.astype(values.dtype)
 
 
-def multinomial(n: Any, pvals: Any, size: Any = None) -> np.ndarray:  # -> [len(pvals)]
-    """numpy.random.multinomial of one draw: a one-hot row, the 1 at an index with the probabilities
-    pvals, the last of which is what the others leave. All outcomes are taken, each in a run of its
-    own. Raises Undecidable unless n is 1, and for a size.
-    """
-    if n != 1 or size is not None:
-        branch().stop("multinomial of several is not followed")
-    first = np.asarray(pvals, float)[:-1]
-    last = max(0.0, 1 - first.sum())
-    index = choose([*first, last], "sampled")
-    return np.eye(len(pvals), dtype=int)[index]
-
-
-def binomial(n: Any, p: Any, size: Any = None) -> Any:
-    """numpy.random.binomial of one toss: 1 with the probability p, else 0; an int, or an array of
-    them of this size. All outcomes are taken, each in a run of its own. Raises Undecidable unless n
-    is 1.
-    """
-    if n != 1:
-        branch().stop("binomial of several is not followed")
-    return (fill(draw, shape(size, p)) < p) * 1  # 0 or 1 for a bool, or for each of an array
-
-
 def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
     """random.choices: k elements of a sequence, each in proportion to the weights (None: all the
     same). All outcomes are taken, each in a run of its own.
@@ -168,19 +145,12 @@ def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
 SAME = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
 # {name of a function or method of numpy.random: what gives its symbolic numbers}
 NUMPY: dict[str, Callable] = {
-    **{f.__name__: f for f in (uniform, exponential, gumbel, choice, multinomial, binomial)},
+    **{f.__name__: f for f in (uniform, exponential, gumbel, choice)},
     "random": lambda size=None, dtype=float: fill(draw, size),
-    "random_sample": lambda size=None: fill(draw, size),
     "rand": lambda *size: fill(draw, size or None),
-    "standard_exponential": lambda size=None: exponential(1.0, size),
 }
 # likewise of Python's random
-PYTHON: dict[str, Callable] = {
-    "random": draw,
-    "uniform": uniform,
-    "expovariate": lambda lambd=1.0: exponential(1 / lambd),
-    "choices": choices,
-}
+PYTHON: dict[str, Callable] = {"random": draw, "choices": choices}
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:

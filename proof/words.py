@@ -97,8 +97,8 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     ]
     if case["kept"] is not None:
         lines.append(describe_kept(case))
+    lines.append(f"  {describe_where(cases)}")
     problems = [case["problem"] for case in cases if case["problem"]]
-    lines.append(f"  {describe_where(cases, wrong, len(problems))}")
     if measured and not first_wrong["event"]:
         lines.append(f"  {describe_odds(measured)}")
     if measured and problems:
@@ -106,15 +106,17 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     return lines
 
 
-def describe_where(
-    cases: list[dict[str, Any]], wrong: list[dict[str, Any]], n_problems: int
-) -> str:
-    """In which cases a function is wrong: "Wrong in 3 of 29 cases; right where: K = 0; p = q."
+def describe_where(cases: list[dict[str, Any]]) -> str:
+    """In which cases a function is wrong: "Wrong in 3 of 29 cases; right where: K = 0; p = q;
+    undecided in 2."
 
-    cases: {"name", "distance"}; wrong: those of them that are; n_problems: number of the undecided
+    cases: {"name", "distance" (None if it was not enumerated), "first_wrong" (None if it is not
+        wrong), "problem" ("" if it was decided)}
     """
-    right = [c["name"] for c in cases if c["distance"] is not None and c not in wrong]
-    words = [f"Wrong in {len(wrong)} of {len(cases)} cases"]
+    n_wrong = sum(case["first_wrong"] is not None for case in cases)
+    n_problems = sum(case["problem"] != "" for case in cases)
+    right = [c["name"] for c in cases if c["distance"] is not None and not c["first_wrong"]]
+    words = [f"Wrong in {n_wrong} of {len(cases)} cases"]
     if len(right) > MOST_SHOWN:
         words.append(f"right in {len(right)}, such as {'; '.join(right[:3])}")
     elif right:

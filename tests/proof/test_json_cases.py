@@ -60,15 +60,6 @@ def test_what_no_round_has_is_wrong(tokens, questions, tmp_path):
     assert all(case["first_wrong"] and not case["problem"] for case in result["cases"])
 
 
-@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_answers_as_powershell_writes_them(encoding, questions, tmp_path):
-    answers = tmp_path / "answers.jsonl"
-    answer(right, questions, answers)
-    runs = judge_answers(answers)["runs"]
-    answers.write_text(answers.read_text(), encoding=encoding)
-    assert judge_answers(answers)["runs"] == runs
-
-
 @pytest.mark.parametrize("line, problem", [
     ("0 1", "expected {"),
     ('{"token": [0]}', "expected {"),

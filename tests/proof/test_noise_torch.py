@@ -23,7 +23,7 @@ MOVED = [  # views and copies; which of them depends on the layout
     lambda x: x.index_select(0, torch.tensor([0])), lambda x: x.repeat(2, *x.shape),
     lambda x: x.float(), lambda x: x.contiguous(), lambda x: x.double(), lambda x: x.detach(),
 ]  # fmt: skip
-COMPUTED = [lambda x: 2 * x, lambda x: 1 + x, lambda x: x**2, lambda x: 1 / (1 + x)]
+COMPUTED = [lambda x: 2 * x, lambda x: 1 + x, lambda x: 1 / (1 + x)]
 
 
 def works(function, x):
@@ -63,7 +63,7 @@ def test_numbers_are_where_torch_would_have_them(seed):
 
 
 @pytest.mark.parametrize("change", [
-    lambda x: x.mul_(2), lambda x: x[1:].pow_(3), lambda x: x.uniform_(), lambda x: 1 / x.neg_(),
+    lambda x: x.mul_(2), lambda x: x[1:].add_(3), lambda x: x.uniform_(), lambda x: 1 / x.neg_(),
 ])  # fmt: skip
 def test_random_numbers_that_are_changed_in_place_are_not_followed(change):
     with followed(), pytest.raises(Undecidable, match="in place"):

@@ -66,13 +66,13 @@ def functions_of(module, *helpers):
 
 # other spellings of what is tried in a few seconds
 ONCE_MORE = (
-    "smallest_exponential power_race gumbel_by_hand vectors_of_coins gumbel_race one_hot_draw "
+    "smallest_exponential gumbel_by_hand vectors_of_coins gumbel_race "
     "inverted_cumulative own_generator"
 ).split()
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
 LATER = ["legacy", "wrong_where"]  # parts of others, or tried alone
 WRONG = functions_of(wrong_samplers, "rest_of", "rule", "cut", "is_one_hot", *LATER)
-HELPERS = "verify choice stored remembered rest_of seeded_by Unusual".split()
+HELPERS = "verify choice stored remembered rest_of seeded_by".split()
 REFUSED = functions_of(undecidable_samplers, *HELPERS)
 
 
@@ -141,7 +141,6 @@ def test_what_is_changed_in_place_is_wrong_by_real_runs(monkeypatch, name):
     ("same_numbers_each_time", ""),
     ("wrong_by_data", "shares its memory"),
     ("seen_by_a_view", "shares its memory"),
-    ("too_likely", "it raised RuntimeError: Expected p_in"),
 ])  # fmt: skip
 def test_what_torch_hides_is_not_exact(name, reason):
     pytest.importorskip("torch")
@@ -161,20 +160,9 @@ def by_numpy(coin, pick):
 
 
 def test_arguments_that_numpy_refuses_are_refused():
-    """A probability above 1; what float32 rounds to more than 1."""
-    coin = lambda ratio: np.random.random() < ratio
     pick = lambda w: np.random.choice(len(w), p=w)
-    too_likely = by_numpy(lambda ratio: np.random.binomial(1, ratio), pick)
-    rounded = by_numpy(coin, lambda w: np.random.multinomial(1, w / w.sum()).argmax())
-    for rule, reason in ((too_likely, "ValueError: p < 0, p > 1"), (rounded, "pvals")):
-        result = prove(rule)
-        assert result["verdict"] == "undecidable" and reason in result["reason"]
-
-
-def test_what_multinomial_lacks_to_1_goes_to_the_last():
-    half = lambda w: np.random.multinomial(1, w.astype(float) / 2).argmax()
-    result = prove(by_numpy(lambda ratio: np.random.random() < ratio, half))
-    assert result["verdict"] == "wrong" and "runs" in json.dumps(result)
+    result = prove(by_numpy(lambda ratio: np.random.random() < ratio, pick))
+    assert result["verdict"] == "undecidable" and "do not sum to 1" in result["reason"]
 
 
 def test_the_way_to_a_wrong_text_is_one_that_has_the_mistake():
@@ -417,12 +405,6 @@ def test_a_number_that_is_no_longer_random_is_compared_like_any_other():
         found = distribution(run)
     right = {(True, True): 0.21, (True, False): 0.49, (False, True): 0.09, (False, False): 0.21}
     assert found == pytest.approx(right)
-
-
-def test_a_whole_number_is_followed():
-    with followed():
-        found = distribution(lambda branch: int(np.random.random() * 5 + 0.5))
-    assert found == pytest.approx({0: 0.1, 1: 0.2, 2: 0.2, 3: 0.2, 4: 0.2, 5: 0.1})
 
 
 def test_a_number_may_be_compared_often():
@@ -691,16 +673,6 @@ def test_a_file_may_do_anything_to_stderr_and_warnings(mine, done):
 def test_a_process_that_exits_was_not_stopped(mine):
     code, out, _ = run(mine("def verify(draft, p, q): import os; os._exit(0)"))
     assert code == 3 and "its process exited or crashed in the case K = 1" in out
-
-
-def test_what_a_thread_cannot_follow_is_said_once(mine):
-    code, _, err = run(mine(
-        "import random, threading",
-        "def verify(draft, p, q):",
-        "    thread = threading.Thread(target=lambda: float(random.random()))",
-        "    thread.start(); thread.join(); return 0, 0",
-    ))  # fmt: skip
-    assert code == 1 and "float" not in err  # nor is there a traceback
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")

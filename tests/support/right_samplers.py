@@ -114,34 +114,19 @@ def gumbel_by_hand(draft, p, q):
 
 def exponential_race(draft, p, q):
     n = first_rejection(draft, p, q, lambda a, b: RNG.exponential() < -np.log(min(1, a / b)))
-    return ending(draft, p, q, n, lambda w: (w / RNG.standard_exponential(len(w))).argmax())
+    return ending(draft, p, q, n, lambda w: (w / RNG.exponential(size=len(w))).argmax())
 
 
 def smallest_exponential(draft, p, q):
-    n = first_rejection(draft, p, q, lambda a, b: random.uniform(0, b) > a)
-    return ending(draft, p, q, n, lambda w: np.argmin([random.expovariate(1) for _ in w] / w))
-
-
-def power_race(draft, p, q):
-    """Efraimidis and Spirakis: u^(1/w)."""
-    n = first_rejection(draft, p, q, lambda a, b: 1 - random.random() > a / b)
-    return ending(draft, p, q, n, lambda w: np.argmax(np.random.random(len(w)) ** (1 / w)))
+    n = first_rejection(draft, p, q, lambda a, b: b * random.random() > a)
+    return ending(draft, p, q, n, lambda w: np.argmin(RNG.exponential(size=len(w)) / w))
 
 
 def inverted_cumulative(draft, p, q):
-    n = first_rejection(draft, p, q, lambda a, b: not np.random.binomial(1, min(1, a / b)))
+    n = first_rejection(draft, p, q, lambda a, b: np.random.random() >= a / b)
     return ending(
         draft, p, q, n, lambda w: np.searchsorted(w.cumsum(), np.random.random() * w.sum())
     )
-
-
-def one_hot_draw(draft, p, q):
-    n = first_rejection(
-        draft, p, q, lambda a, b: random.choices([0, 1], [min(1, a / b), max(0, 1 - a / b)])[0]
-    )
-    p, q = p.astype(float), q.astype(float)  # multinomial refuses what float32 rounds
-    p, q = (rows / rows.sum(axis=1, keepdims=True) for rows in (p, q))
-    return ending(draft, p, q, n, lambda w: np.random.multinomial(1, w).argmax())
 
 
 def own_generator(draft, p, q):

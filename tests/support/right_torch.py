@@ -40,15 +40,8 @@ def gumbel(draft, p, q):
 
 def distributions(draft, p, q):
     p, q = torch.tensor(p), torch.tensor(q)
-    n = first_rejection(draft, p, q, lambda r: torch.bernoulli(r.clamp(max=1)).bool())
+    n = first_rejection(draft, p, q, lambda r: torch.rand(()) < r)
     return n, torch.distributions.Categorical(weights(draft, p, q, n)).sample()
-
-
-def too_likely(draft, p, q):
-    """Not right: torch.bernoulli refuses a probability above 1."""
-    p, q = torch.tensor(p), torch.tensor(q)
-    n = first_rejection(draft, p, q, torch.bernoulli)
-    return n, weights(draft, p, q, n).multinomial(1)
 
 
 GENERATOR = torch.Generator()

@@ -125,12 +125,3 @@ BITS_STATE = BITS.state
 seeds_the_instance = seeded_by(lambda: random._inst.seed(3))
 sets_the_bit_generator = seeded_by(lambda: setattr(BITS, "state", BITS_STATE))
 replaces_choice = seeded_by(lambda: setattr(np.random, "choice", lambda n, p: int(p.argmax())))
-
-
-class Unusual(BaseException):
-    def __str__(self):
-        return 1 / 0
-
-
-def raises_what_is_no_exception(draft, p, q):
-    raise Unusual
