@@ -74,6 +74,18 @@ class Choice:
         """Whether a reader wants to see it: another option was possible, or it is the draft."""
         return len(self.options) > 1 or self.label == "drafted"
 
+    def describe(self) -> str:
+        """The choice in words, with its probability: "drafted 2 (0.40)", "coin of 0.75: no (0.25)",
+        "sampled 1 from [0.5, 0.5] (0.50)".
+        """
+        words = f"{self.label} {self.index}"
+        if self.label == "coin":
+            words = f"coin of {self.weights[0]:.4g}: {'no' if self.index else 'yes'}"
+        elif self.label != "drafted":
+            words += f" from {format_row(self.weights)}"
+        weight = self.weights[self.index]
+        return f"{words} ({weight:.2f})" if weight > 0.005 else f"{words} ({weight:.0e})"
+
 
 @dataclass
 class Branch:

@@ -6,15 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from .cases import Model, Text, complete
-from .enumerate import (
-    Branch,
-    Choice,
-    Impossible,
-    Undecidable,
-    branches,
-    format_row,
-    total_variation,
-)
+from .enumerate import Branch, Choice, Impossible, Undecidable, branches, total_variation
 from .follow import followed, untouched
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
@@ -158,15 +150,19 @@ def beginnings(texts: dict[Text, float], n: int) -> dict[Text, float]:
 def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
     """The choices of the run that shows best how a beginning of a text comes about: rather one
     whose own tokens reach so far than one that the target completes; of those, rather one that
-    leaves the draft; of those, the likeliest.
+    leaves the draft; of those, the likeliest. But the rarest runs, up to TOLERANCE, come last.
+
+    runs: all branches, of which one at least has a text that begins so, or is a part of it
+    target: text -> the distribution of the next token, [n_vocab]
     """
 
     def rank(run: Run) -> tuple[bool, bool, float]:
         completed = range(len(run.text), len(beginning))
         by_target = math.prod(target(beginning[:i])[beginning[i]] for i in completed)
         chance = run.branch.probability * by_target
-        is_rare = chance <= TOLERANCE
-        return not is_rare and not completed, not is_rare and run.leaves_draft, chance
+        if chance <= TOLERANCE:
+            return False, False, chance
+        return not completed, run.leaves_draft, chance
 
     fitting = [run for run in runs if run.text[: len(beginning)] == beginning[: len(run.text)]]
     return max(fitting, key=rank).branch.choices
@@ -174,17 +170,4 @@ def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
 
 def describe_choices(choices: list[Choice]) -> list[str]:
     """What a branch chose, in words, without choices that have no alternative."""
-    return [describe_choice(choice) for choice in choices if choice.is_open]
-
-
-def describe_choice(choice: Choice) -> str:
-    """A choice in words, with its probability: "drafted 2 (0.40)", "coin of 0.75: no (0.25)",
-    "sampled 1 from [0.5, 0.5] (0.50)".
-    """
-    what = f"{choice.label} {choice.index}"
-    if choice.label == "coin":
-        what = f"coin of {choice.weights[0]:.4g}: {'no' if choice.index else 'yes'}"
-    elif choice.label != "drafted":
-        what += f" from {format_row(choice.weights)}"
-    weight = choice.weights[choice.index]
-    return f"{what} ({weight:.2f})" if weight > 0.005 else f"{what} ({weight:.0e})"
+    return [choice.describe() for choice in choices if choice.is_open]

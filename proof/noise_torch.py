@@ -201,12 +201,10 @@ def cells_of(x: Any) -> Any:
 # outcome is taken.
 
 
-def rand(*shape: Any, size: Any = None, dtype: Any = None, **_: Any) -> torch.Tensor:
-    """torch.rand: a tensor of new uniform Numbers, rand(2, 3), rand([2, 3]) or rand(size=[2, 3]).
-    A generator and other settings are not used. Raises what torch raises for such a shape or dtype.
+def rand(*shape: Any, dtype: Any = None, generator: Any = None, device: Any = None) -> torch.Tensor:
+    """torch.rand: a tensor of new uniform Numbers, rand(2, 3) or rand([2, 3]). Generator and device
+    are not used. Raises what torch raises for such a shape or dtype.
     """
-    if size is not None:
-        shape = (size,)
     return rand_like(torch.empty(*shape, dtype=dtype))
 
 
@@ -249,9 +247,7 @@ FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multin
 METHODS = {f.__name__: f for f in (uniform_, exponential_, multinomial)}
 # names of functions, and of methods, that draw or seed, and raise Undecidable
 SEEDING = "manual_seed seed set_rng_state".split()
-REFUSED = (
-    "randn randn_like randint randint_like randperm normal poisson bernoulli".split() + SEEDING
-)
+REFUSED = "randn randn_like randint randint_like randperm normal poisson bernoulli".split()
 REFUSED_METHODS = "normal_ random_ bernoulli bernoulli_ geometric_ log_normal_ cauchy_".split()
 
 
@@ -276,7 +272,7 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     """
     yield torch, "Generator", Seeded
     for owner, followed, refused in (
-        (torch, FOLLOWED, REFUSED),
+        (torch, FOLLOWED, REFUSED + SEEDING),
         (torch.random, {}, SEEDING),
         (torch.Tensor, METHODS, REFUSED_METHODS),
     ):

@@ -307,9 +307,11 @@ def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
     """
     wrong = wrong_of(trials)
     if wrong:
-        distance = lambda trial: trial.entry["distance"] or 1.0
-        clear = [trial for trial in wrong if distance(trial) > CLEAR]
-        return [(clear[0] if clear else max(wrong, key=distance), ACCUSE)]
+        distance = lambda trial: trial.entry["distance"] or 1.0  # None: an event, seen in a run
+        for trial in wrong:
+            if distance(trial) > CLEAR:
+                return [(trial, ACCUSE)]
+        return [(max(wrong, key=distance), ACCUSE)]
     n_runs = CONFIRM if has_own else 0
     if problems_of(trials):
         n_runs = MEASURE
@@ -348,7 +350,7 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
         return "wrong", None
     if failure not in ("", NO_TIME):
         raised = [problem for problem in problems if problem.startswith("it raised")]
-        return "undecidable", [*raised, failure][0]
+        return "undecidable", raised[0] if raised else failure
     if wrong:
         shown = wrong[0].entry["first_wrong"]
         figures = f"{shown['yours']:.4f} for {shown['right']:.4f}"
@@ -357,8 +359,10 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
         return "undecidable", few
     if not problems and not failure:
         return "exact", None
-    were_enough = all(trial.bet.would_show() < SHOWS for trial in tried)
-    return "not told apart" if were_enough else "undecidable", [*problems, failure][0]
+    reason = problems[0] if problems else failure
+    if all(trial.bet.would_show() < SHOWS for trial in tried):
+        return "not told apart", reason
+    return "undecidable", reason
 
 
 # ---------------------------------------------------------------- remarks on an exact function
@@ -375,13 +379,6 @@ def on_length(trials: list[Trial]) -> Iterator[str]:
         yield f"it returns up to {length} tokens for {asked}; the first n_tokens count"
 
 
-# (a key of entries, which side of it is worth a remark, what that is, what is asked of a loop)
-GAINS = (
-    ("kept_by_verify", -1, "fewer tokens than verify", "draft too few, lose the bonus"),
-    ("kept_at_most", 1, "more tokens than block verification", "draft too many"),
-)
-
-
 def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     """Yield remarks if a function makes more passes of the target than tokens, or else if it gains
     fewer tokens than verify, or more than block verification; each on the case in which it is the
@@ -393,15 +390,21 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
         n_more = f"{-least['kept']:.2f} more passes of the target than tokens"
         yield f"it makes {n_more} ({least['name']})"
         return
-    chains = [entry for entry in entries if entry["kept_by_verify"] is not None]
-    for key, side, what, question in GAINS:
-        excesses = [side * (entry["kept"] - entry[key]) for entry in chains]
-        if max(excesses, default=0.0) <= TOLERANCE:
-            continue
-        worst = chains[int(np.argmax(excesses))]
-        figures = f"{max(worst['kept'], 0):.4f} for {worst[key]:.4f} ({worst['name']})"
-        hint = f"; does it {question}, take the wrong row of q, or use a stale cache?"
-        yield f"it gains {what}, {figures}{hint if is_loop else ''}"
+    chains = [entry for entry in entries if entry["kept_by_verify"] is not None]  # no trees
+    if not chains:
+        return
+    lacks = lambda entry: entry["kept_by_verify"] - entry["kept"]
+    exceeds = lambda entry: entry["kept"] - entry["kept_at_most"]
+    fewest, most = max(chains, key=lacks), max(chains, key=exceeds)
+    stale = "take the wrong row of q, or use a stale cache?"
+    if lacks(fewest) > TOLERANCE:
+        figures = f"{max(fewest['kept'], 0):.4f} for {fewest['kept_by_verify']:.4f}"
+        hint = f"; does it draft too few, lose the bonus, {stale}" if is_loop else ""
+        yield f"it gains fewer tokens than verify, {figures} ({fewest['name']}){hint}"
+    if exceeds(most) > TOLERANCE:
+        figures = f"{most['kept']:.4f} for {most['kept_at_most']:.4f}"
+        hint = f"; does it draft too many, {stale}" if is_loop else ""
+        yield f"it gains more tokens than block verification, {figures} ({most['name']}){hint}"
 
 
 def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
@@ -428,8 +431,8 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
 
     taken, _ = walk(run, AFTER_FAILURE, deadline)
     texts = [outcome[0][: trial.case.n_tokens] for outcome, _ in taken if outcome]
-    (law,) = trial.case.laws()
-    return [text for text in texts if not any(right[: len(text)] == text for right in law)]
+    right_texts = trial.case.laws()[0]  # a case that is enumerated has one law
+    return [text for text in texts if not any(right[: len(text)] == text for right in right_texts)]
 
 
 def more_by_block(entry: dict[str, Any]) -> float:

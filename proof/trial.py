@@ -8,17 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from . import enumerate as enumeration
 from .bet import Bet
 from .cases import Case, Text, drafts_kept
-from .enumerate import (
-    Branch,
-    Impossible,
-    OutOfTime,
-    RealBranch,
-    Undecidable,
-    describe_error,
-    in_time,
-)
+from .enumerate import Branch, Impossible, OutOfTime, RealBranch, Undecidable
 
 ALPHA = 1e-6  # the probability that an exact sampler is called wrong by real runs
 Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a forms.Form that calls a function
@@ -62,17 +55,19 @@ class Trial:
         end, or returns what cannot be read.
         """
         branch = RealBranch(rng=self.rng)
+        run = partial(self.sampler, self.case)
         try:
             with np.errstate(all="ignore"):  # as in `followed`
-                text, _ = in_time(partial(self.sampler, self.case), branch, deadline)
+                text, _ = enumeration.in_time(run, branch, deadline)
         except (KeyboardInterrupt, OutOfTime):
             raise
         except Impossible as event:
             self.events.append(str(event))
             return
         except BaseException as error:
-            is_ours = isinstance(error, Undecidable)
-            what = f": {error}" if is_ours else f" it raised {describe_error(error)}"
+            what = f" it raised {enumeration.describe_error(error)}"
+            if isinstance(error, Undecidable):
+                what = f": {error}"
             raise Undecidable(f"in a real run of the case {self.case.name}{what}") from None
         while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
             text = (*text, branch.choose(self.case.p(text), "completed"))
