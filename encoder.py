@@ -77,7 +77,7 @@ class Encoder:
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
     tokens such as <|user|>, in the vocabulary or not; `encode` looks for them before it cuts words.
     ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if a merge
-    needs a symbol that is missing or misspelled, and if ids are not 0 to n - 1 of n tokens.
+    needs a symbol that is missing, if one is misspelled, or if n tokens lack the ids 0 to n - 1.
 
     A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is what
     stands between two texts, and for an empty one: <|endoftext|>, else one of `ends`, or None.

@@ -58,13 +58,13 @@ def ranges(n: int, n_threads: int) -> list[tuple[int, int]]:
 
 
 class Bell:
-    """A spin lock that spins without the GIL: one NumPy call looks at a byte until it is set.
+    """A thread waits for it by spinning, awake and without the GIL: one NumPy call looks at a byte
+    until it is set.
 
-    So a thread learns that something was put into a queue without falling asleep. The bell is only
-    a hint: a thread that heard it, or has spun in vain, then waits for the queue.
-
+    The bell is only a hint that something was put into a queue: a thread that heard it, or has spun
+    in vain, then waits for the queue.
     The thread that rings keeps the GIL a little longer, and a thread that asks for it too early
-    falls asleep. So a thread goes on looking for n_pauses pauses after the ring.
+    falls asleep. So a thread looks on for n_pauses pauses, of 3 to 9 microseconds, after the ring.
     """
 
     def __init__(self, n_pauses: int = 1):

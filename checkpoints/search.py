@@ -32,8 +32,8 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     cache on this machine; else, if `download` is True, models_dir/name, after it was fetched there.
 
     name: of a folder, its path, or a name on Hugging Face: 124M, gpt2 or an owner/name. A folder is
-    returned even if it lacks files, but for models_dir/name if name is on Hugging Face: that is an
-    interrupted download, passed over for the cache, completed by `download`, and else as missing.
+    returned even if it lacks files, but for models_dir/name of a name on Hugging Face: the cache
+    goes before such an interrupted download, `download` completes it, else it counts as missing.
 
     Raises ValueError, which says what to do, if there is no such model or a download fails; OSError
     if a file cannot be written.

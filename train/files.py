@@ -35,8 +35,9 @@ class Student:
 
 
 def open_students(words: str, target: Path, config: Config, seed: int) -> list[Student]:
-    """The students that words, separated by commas, name, as open_student opens each. Raises
-    ValueError if two have the same name.
+    """A student for each of the words, which commas separate: "1x128,eagle". target, config: folder
+    and shape of the model that they learn from; seed: of random weights. Raises ValueError if two
+    have the same name, and for each word that open_student refuses.
     """
     students = [open_student(word, target, config, seed) for word in words.split(",")]
     if len({student.name for student in students}) < len(students):
@@ -48,9 +49,9 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     """The student that a word names: "1x128", "eagle" and "medusa" begin with random weights, a
     model (0.7M-17M) or the file of a head (models/17M/eagle.safetensors) with its own.
 
-    target, config: the teacher's folder and shape. Seeds torch's generator. Raises ValueError for a
-    model of another vocabulary or with a shorter context, a head of another shape, and a word that
-    names nothing.
+    target, config: folder and shape of the model that it learns from; seed: of random weights, and
+    of torch's global generator from here on. Raises ValueError for a model of another vocabulary or
+    with a shorter context, a head of another shape, and a word that names nothing.
     """
     seed_weights(seed)
     path = Path(word)
@@ -120,7 +121,9 @@ def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
 
 @contextmanager
 def reading(path: Path, advice: str) -> Iterator[None]:
-    """In the block, whatever goes wrong becomes a ValueError of one line: the path, and advice."""
+    """A context manager for a block that reads the file at `path`: any error in it becomes a
+    ValueError of one line: the path, the error's class, and `advice`, what to do.
+    """
     try:
         yield
     except Exception as error:  # torch's errors are many, and long
@@ -133,7 +136,9 @@ def version_of(files: Iterable[Path]) -> str:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Put a file in the place of an older one, whole. A missing folder is made."""
+    """Write a file, in place of an older one, which stays until the new one is complete: it is
+    written beside it and renamed. A missing folder is made. Raises OSError, which names the file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
     try:
@@ -167,7 +172,10 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
 
 
 def write_student(student: Student, folder: Path, target: Path) -> None:
-    """Write a draft model into a folder of its name, or the head of a target into a file."""
+    """Write a student into the folder of a run: a draft model as a folder NAME, with the tokenizer
+    of `target`, the folder of its target; a head as NAME.safetensors, with the checksum of that
+    target's weights. Older ones are replaced.
+    """
     if isinstance(student.module, GPT2):
         write_model(student.module, folder / student.name, target)
         return

@@ -41,29 +41,33 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
 def drafts(
     teacher: GPT2, students: list[Student], ids: Tensor
 ) -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Yield for each student what it and the teacher predict of texts ids [batch, n_seq]: (p, q),
-    logits [batch, n_seq - i, n_vocab], for each token i of a draft. The teacher reads the texts
-    once, without gradients; a head only the first half of them (its `share`).
+    """Yield for each student a list with a pair (p, q) for each token i of a draft: the logits
+    [n_rows, n_seq - i, n_vocab] that the teacher and the student predict for it, in drafts that
+    begin at every position of texts.
+
+    ids: [batch, n_seq], the texts. The teacher reads them once, without gradients. A draft model
+    reads them all, n_rows = batch, a head the first half (module.share is 1 in how many)
     """
     with torch.no_grad():
         hidden = teacher.hidden(ids)
         p = teacher.lm_head(hidden)
     for student in students:
-        rows = slice(ceil_div(len(ids), student.module.share))
-        logits = student.module.draft_logits(ids[rows], hidden[rows], teacher)
+        n_rows = ceil_div(len(ids), student.module.share)
+        logits = student.module.draft_logits(ids[:n_rows], hidden[:n_rows], teacher)
         # token i of a draft: its row j is for the target's position i + j
-        yield [(p[rows, i:], q) for i, q in logits]
+        yield [(p[:n_rows, i:], q) for i, q in logits]
 
 
 def of_drafts(
     teacher: GPT2, students: list[Student], ids: Tensor, progress: float
 ) -> Iterator[Tensor]:
-    """Yield the loss of each student, the distances of its drafts from the teacher (DistillSpec,
-    Zhou et al. 2023, arXiv 2310.08461), added up over the tokens of a draft.
+    """Yield the loss of each student for texts ids [batch, n_seq], a scalar with gradients: how far
+    its distributions are from the teacher's (DistillSpec, Zhou et al. 2023, arXiv 2310.08461), the
+    mean over positions, added up over the tokens of a draft.
 
-    By Kullback-Leibler first, whose gradients are large while a student knows nothing: until
-    `progress`, from 0 to 1, is 0.3. Then, and for a student that begins trained, by total
-    variation, which decoding pays for.
+    progress: of the run, from 0 to 1. Until it is 0.3, the distance is KL(teacher || student),
+    whose gradients are large while a student knows nothing. Then, and for a student that does not
+    begin with random weights, it is total variation, which decoding pays for.
     """
     for student, pairs in zip(students, drafts(teacher, students, ids)):
         by_kl = not student.begins_as and progress < 0.3
@@ -112,7 +116,9 @@ def drafts_of(student: Student, teacher: GPT2, texts: Tensor) -> Iterator[tuple[
 
 
 def orthogonalize(matrix: Tensor) -> Tensor:  # [n, m] -> [n, m]
-    """Bring all singular values of a matrix near 1, by Newton-Schulz iteration."""
+    """A matrix with the same singular vectors, whose singular values are about 1, by five steps of
+    a Newton-Schulz iteration: 0.68 to 1.2 where they were at least 0.003 of the matrix's norm.
+    """
     # Jordan et al.'s coefficients: s -> a s + b s^3 + c s^5 brings s, from 0 to 1, near 1
     a, b, c = 3.4445, -4.7750, 2.0315
     tall = matrix.shape[0] > matrix.shape[1]
@@ -139,7 +145,10 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move all matrices once, along the gradients that they have."""
+        """Move all matrices in place, once, along the gradients that they have: update the average
+        of the gradients (momentum), shrink the matrix by lr times weight_decay, and subtract the
+        orthogonalized average, scaled to a root mean square of 0.2 lr.
+        """
         group = self.param_groups[0]  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
@@ -152,7 +161,9 @@ class Muon(torch.optim.Optimizer):
 
 
 def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
-    """[Muon, AdamW]: the one moves the matrices, the other embeddings, norms and biases."""
+    """The optimizers of a model, [Muon, AdamW], at this learning rate: the one for its matrices but
+    embeddings, with WEIGHT_DECAY, the other for embeddings, norms and biases, without.
+    """
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for name, p in model.named_parameters():

@@ -26,7 +26,9 @@ Losses = Callable[[torch.Tensor, float], Iterator[torch.Tensor]]  # (a batch, pr
 
 @contextmanager
 def memory_named() -> Iterator[None]:
-    """Raise MemoryError, with what to do, where torch cannot allocate a tensor of some size."""
+    """A context manager: if torch cannot allocate a tensor in the block, as its size overflows or
+    memory does not suffice, raises MemoryError, which says what to do. Other errors pass.
+    """
     try:
         yield
     except (RuntimeError, TypeError) as error:
@@ -37,9 +39,10 @@ def memory_named() -> Iterator[None]:
 
 
 def open_run(folder: str, device: str) -> Path:
-    """The folder of a new run, or of one to resume; sets the precision of torch's products for the
-    device. Raises ValueError if the folder holds anything else, as nothing but a run's own results
-    is ever replaced, and if there is no such device.
+    """The path of the folder of a run: it is missing or empty, or has the checkpoint (STATE) of one
+    to resume. Raises ValueError if it holds anything else, as nothing but a run's own results is
+    ever replaced, and for the device "cuda" if torch finds no GPU. Sets the precision of torch's
+    products for the device, "cpu" or "cuda".
     """
     path = Path(folder)
     is_run = (path / STATE).is_file()
@@ -53,8 +56,9 @@ def open_run(folder: str, device: str) -> Path:
 
 
 def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
-    """Load the states of parts from the checkpoint in a run's folder, if there is one, and return
-    how many steps the run has taken. Raises ValueError if it is a run of another identity.
+    """Load the states of `parts`, models and optimizers, from the checkpoint in a run's folder, and
+    return how many steps the run has taken; without a checkpoint, 0. Raises ValueError if it cannot
+    be read, or is of a run with another `identity`, the settings that a run keeps.
     """
     path = folder / STATE
     if not path.exists():
@@ -91,10 +95,11 @@ def train(
     exam: Callable[[], str],
     steps: int,
 ) -> None:
-    """Take the remaining steps of a run, which move the models. After every ROUND of them and at
-    the end, write the checkpoint into the folder and print what the exam says.
+    """Take the remaining steps of a run, from its checkpoint on if there is one. A step moves each
+    model along the gradients of its losses, of all batches of the step. After every ROUND steps and
+    at the end, write the checkpoint into the folder and print what the exam says.
 
-    identity: what tells the run from others, except for steps and rates
+    identity: the settings that a run keeps when it is resumed: all but steps and rates
     rates: the highest learning rate of each model; steps: how many the run takes in all
     lesson(first step, end): yields for each of these steps its batches
     losses(batch, progress of the run from 0 to 1): yields a loss for each model
@@ -110,9 +115,10 @@ def train(
         raise ValueError(f"--steps {steps}: {folder} has taken {step}; give as many or more")
     bar = tqdm(total=steps, initial=step, mininterval=5)
     while step < steps:
-        first = step - step % ROUND  # of this round
+        n_taken = step % ROUND  # of this round, before a run of fewer steps ended
+        first = step - n_taken  # of this round
         batches_of_steps = lesson(first, min(first + ROUND, steps))
-        for batches in islice(batches_of_steps, step - first, None):  # without those taken before
+        for batches in islice(batches_of_steps, n_taken, None):
             for batch in batches:
                 for loss in losses(batch, step / steps):
                     (loss / len(batches)).backward()  # adds up the gradients

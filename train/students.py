@@ -42,7 +42,9 @@ def transformers_config(config: Config) -> GPT2Config:
 
 
 class GPT2(GPT2LMHeadModel):
-    """A target or a draft model. Without tensors, {name as stored: array}, weights are random."""
+    """A target or a draft model, of the shape `config`. tensors: its weights, {name in
+    config.shapes(): array}; without them, they are random.
+    """
 
     share = 1  # of the rows of a batch, one in how many it reads
 
@@ -77,6 +79,7 @@ class Eagle(nn.Module):
     once, as if a draft began at every position. The i-th token of a draft attends to the text
     before the draft, with the target's hidden states, and then to the draft's own tokens.
 
+    target: the shape of the target; n_embd, n_head: width and heads of the block
     n_draft_tokens: tokens of a draft in training; in use there may be more
     """
 
@@ -124,7 +127,7 @@ class Eagle(nn.Module):
         x = self.fc(torch.cat([hidden_before, embedded], -1))
         qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
         # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
-        q, k, v = (part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv)
+        q, k, v = [part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv]
         keys.append(k)
         values.append(v)
         heads = self.attend(q, keys, values)
@@ -135,7 +138,12 @@ class Eagle(nn.Module):
     def attend(
         self, q: Tensor, keys: list[Tensor], values: list[Tensor]
     ) -> Tensor:  # [batch, n_head, n_seq, d_head] -> the same
-        """Let every position attend to the text before its draft, and to the draft's tokens."""
+        """Let every position attend to the text before its draft, and to the draft's tokens so far.
+
+        q: queries of the newest token of the drafts, one draft for each position of the text
+        keys, values: like q, the first for the text itself, the others for a token of the drafts
+        each, in order; the newest is the last
+        """
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one
         ones = torch.ones(n_seq, n_seq, dtype=torch.bool, device=q.device)
@@ -148,7 +156,9 @@ class Eagle(nn.Module):
 
 
 class Medusa(nn.Module):
-    """A head for each token of a draft, a residual block on the target's hidden state."""
+    """A head for each token of a draft, a residual block on the target's hidden state. target: the
+    shape of the target; n_heads: how many tokens a draft has
+    """
 
     share = 2
     notes: dict[str, str] = {}

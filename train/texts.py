@@ -73,10 +73,12 @@ def passages(
 def continued(
     teacher: GPT2, openings: Tensor, n_seq: int, rng: torch.Generator | None = None
 ) -> Tensor:  # [n_rows, n_opening] -> [n_rows, n_seq]
-    """Let a teacher continue texts, the openings, until they have n_seq tokens: sampled at
-    temperature 1 with the generator, or greedily without one.
+    """Let a teacher continue texts, the openings, until they have n_seq tokens, the opening among
+    them: sampled at temperature 1 with the generator `rng`, or greedily if that is None.
     """
-    past, text, unread = DynamicCache(), openings, openings
+    past = DynamicCache()
+    text = openings
+    unread = openings
     while text.shape[1] < n_seq:
         # versions of transformers have other names for the cache, the second argument
         read = teacher.transformer(unread, past, use_cache=True)
@@ -113,10 +115,14 @@ def steps_of_books(
 def steps_of_teacher(
     teacher: GPT2, books: Tensor, tokens_per_step: int, seed: int, first: int, end: int
 ) -> Iterator[list[Tensor]]:
-    """Yield the batches of the steps from first to end, two each: texts that fill the context, some
-    of books and most of what the teacher sampled, about two thirds of tokens_per_step; and half as
-    long, what it wrote greedily, the last third. The teacher writes all that these steps read
-    before the first of them. books: [n_ids]; seed: of all that is random
+    """Yield the batches of the steps first to end - 1, two for each step:
+
+        [n_rows, n_ctx]        about two thirds of tokens_per_step: 7 in 10 texts are what the
+                               teacher sampled, the others passages of books
+        [n_rows, n_ctx / 2]    about one third: what the teacher wrote greedily
+
+    Before the first step, the teacher writes texts for all of them: a quarter as many as they read,
+    as each is read READS times on average. books: [n_ids]; seed: of all that is random
     """
     n_ctx = teacher.config.n_positions
     n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))  # texts, with two thirds of the tokens

@@ -170,8 +170,9 @@ def read_table(path: Path) -> dict[str, Tensor]:
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """What a zip file of torch.save holds: {name of a tensor: its View}, as its pickle says, and
-    {key of a storage: (first byte, number of bytes)}, where that lies in the zip file.
+    """What a zip file of torch.save holds: {name of a tensor: its View}, which of a storage's
+    numbers it has, as the pickle says, and {key of a storage: (first byte, number of bytes)}, where
+    that lies in the zip file.
 
     Raises ValueError if a file in it is compressed or there twice, KeyError if it has no pickle,
     and what Unpickler raises for a pickle that torch.save does not write.
