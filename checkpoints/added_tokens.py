@@ -7,7 +7,7 @@ import warnings
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
-from checkpoints.folder import LISTS
+from checkpoints.folder import LISTS, read_number
 
 SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on what is around it
 
@@ -22,8 +22,9 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     file, and for a new token that takes spaces, whose text is no str or whose id is no int from 0.
     """
     tokens = all_listed(folder, vocabulary)
-    config = read_json(folder / "config.json", optional=True)
-    n_rows = config.get("vocab_size") or config.get("n_vocab") or math.inf  # of the embedding
+    path = folder / "config.json"
+    config = read_json(path, optional=True)
+    n_rows = read_number("n_vocab", config, path) if config else math.inf  # of the embedding
     spaced, rowless = [], []  # texts of the tokens to leave out
     for text, token in tokens.items():
         if any(token.get(flag) for flag in SPACES):

@@ -133,12 +133,15 @@ def read_number(field: str, values: dict, path: Path) -> int:
     Raises ValueError, which names the file, for a number that is missing or out of range.
     """
     names, least, most = NUMBERS[field]
-    found = [values[name] for name in names if values.get(name) is not None]
-    if "model_type" in values:
-        found.append(getattr(SIZES["124M"], field))
-    value: Any = found[0] if found else None
-    is_right = type(value) is int and least <= value <= most
-    require(is_right, path, field, value, f"a whole number from {least} to {most}")
+    stated = [name for name in names if values.get(name) is not None]
+    if not stated and "model_type" in values:
+        return getattr(SIZES["124M"], field)
+    name = stated[0] if stated else field
+    value: Any = values.get(name)
+    expected = f"a whole number from {least} to {most}"
+    if value is None:  # as in a server's {"error": "rate limit"}
+        expected += f"; if this is no model's, {REFETCH}"
+    require(type(value) is int and least <= value <= most, path, name, value, expected)
     return value
 
 

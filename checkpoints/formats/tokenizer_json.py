@@ -25,6 +25,8 @@ def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
         merges = []
         for pair in pairs:  # "a b" or ["a", "b"]
             symbols = pair.split(" ") if isinstance(pair, str) else pair
+            if len(symbols) != 2:
+                raise ValueError(f"{pair!r} is no merge of two tokens")
             merges.append(tuple(symbols))
         return vocabulary, merges
 

@@ -578,6 +578,16 @@ REFUSED = {  # {kind: (change, what is said)}
         tokenizer(model={"type": "BPE", "vocab": None, "merges": []}),
         "tokenizer.json: its vocabulary is None",
     ),
+    "a merge of three": (
+        tokenizer(lambda merge: [*merge, "c"]), "tokenizer.json: ['t', 'h', 'c'] is no merge of two"
+    ),
+    "an error of a server": (
+        write("config.json", {"error": "rate limit"}),
+        "config.json: n_vocab is None; expected a whole number from 2 to 10000000; if this is no",
+    ),
+    "a number as a text": (
+        config(hidden_size="24"), "config.json: hidden_size is '24'; expected a whole number from 2"
+    ),
     "a list of added tokens": (
         settings(added_tokens_decoder=["[PAD]"]), "tokenizer_config.json: is damaged"
     ),

@@ -79,6 +79,12 @@ def test_vocabularies_that_are_none(folder, change):
     assert str(folder) in refusal(load_encoder, folder)
 
 
+def test_added_tokens_and_a_number_of_rows_that_is_none(folder):
+    vocabulary, merges = tiny_vocabulary()
+    store(folder, vocabulary, merges, config={"vocab_size": "260"}, added_tokens={"<u>": 259})
+    assert "config.json: vocab_size is '260'; expected a whole" in refusal(load_encoder, folder)
+
+
 PROTEINS = renumbered(["[PAD]", "[EOS]", *"ACDEFGHIKLMNPQRSTVWY", "start"])
 
 
