@@ -46,7 +46,9 @@ def open_run(folder: str, device: str) -> Path:
     """
     path = Path(folder)
     is_run = (path / STATE).is_file()
-    if path.exists() and not is_run and (path.is_file() or any(path.iterdir())):
+    holds = {one.name for one in path.iterdir()} if path.is_dir() else set()
+    holds.discard("training.part")  # what a kill leaves of the first checkpoint
+    if path.is_file() or (holds and not is_run):
         raise ValueError(f"{path}: is there already, and no run to resume; give a new folder")
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: torch finds no GPU; expected cpu")
@@ -104,7 +106,8 @@ def train(
     lesson(first step, end): yields for each of these steps its batches
     losses(batch, progress of the run from 0 to 1): yields a loss for each model
     exam(): in words, how good the models are now
-    Raises ValueError for a run of another identity, or one that has taken more steps.
+    Raises ValueError for a run of another identity, or one that has taken more steps, and OSError
+    if the folder cannot be made, or written.
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
     parts: list[Any] = [*models]  # what a checkpoint has the states of
@@ -113,19 +116,19 @@ def train(
     step = resume(folder, identity, parts)
     if step > steps:
         raise ValueError(f"--steps {steps}: {folder} has taken {step}; give as many or more")
-    bar = tqdm(total=steps, initial=step, mininterval=5)
-    while step < steps:
-        n_taken = step % ROUND  # of this round, before a run of fewer steps ended
-        first = step - n_taken  # of this round
-        batches_of_steps = lesson(first, min(first + ROUND, steps))
-        for batches in islice(batches_of_steps, n_taken, None):
-            for batch in batches:
-                for loss in losses(batch, step / steps):
-                    (loss / len(batches)).backward()  # adds up the gradients
-            for of_model, rate in zip(optimizers, rates):
-                move(of_model, rate * rate_at(step, steps))
-            step += 1
-            bar.update()
-        save(folder, step, identity, parts)
-        bar.write(f"step {step}: {exam()}")
-    bar.close()
+    folder.mkdir(parents=True, exist_ok=True)  # or it cannot be: then before the work
+    with tqdm(total=steps, initial=step, mininterval=5, disable=None) as bar:
+        while step < steps:
+            n_taken = step % ROUND  # of this round, before a run of fewer steps ended
+            first = step - n_taken  # of this round
+            batches_of_steps = lesson(first, min(first + ROUND, steps))
+            for batches in islice(batches_of_steps, n_taken, None):
+                for batch in batches:
+                    for loss in losses(batch, step / steps):
+                        (loss / len(batches)).backward()  # adds up the gradients
+                for of_model, rate in zip(optimizers, rates):
+                    move(of_model, rate * rate_at(step, steps))
+                step += 1
+                bar.update()
+            save(folder, step, identity, parts)
+            bar.write(f"step {step}: {exam()}")

@@ -430,6 +430,19 @@ def test_a_model_too_large_for_memory_is_one_line(places, capsys, width):
     assert re.match("error: not enough memory for .*\\n$", capsys.readouterr().err)
 
 
+def test_a_folder_that_cannot_be_made_is_told_before_the_work(places, tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "move", lambda *arguments: pytest.fail("it has worked"))
+    path = tmp_path / "file" / "made"
+    path.parent.write_text("")
+    with pytest.raises(OSError, match="made"):
+        train.target(places[0], str(path), **words_of(tmp_path)["target"])
+
+
+def test_a_part_of_a_first_checkpoint_does_not_block_a_folder(tmp_path):
+    (tmp_path / "training.part").write_text("")
+    assert run.open_run(str(tmp_path), "cpu") == tmp_path
+
+
 def test_students_that_cannot_read_the_teachers_texts_are_refused(places, tmp_path):
     write_checkpoint(tmp_path / "short", replace(TINY, n_ctx=TINY.n_ctx - 1))
     write_pair(tmp_path, TINY)
