@@ -40,7 +40,7 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     (rank, merged id)}. The pair of the lowest rank is joined first, of equal pairs the leftmost.
 
     A heap has the pairs that can be joined, so n ids take n log n steps: after each, only the
-    neighbours of the joined pair are looked at again.
+    neighbours of the joined pair are looked at again. docs/one_file.py has the plain loop.
 
     >>> merge([0, 0, 1], {(0, 0): (5, 8), (0, 1): (2, 9)})
     [0, 9]
