@@ -36,7 +36,14 @@ const median = list => [...list].sort((a, b) => a - b)[list.length >> 1];
 const range = n => Array.from({length: n}, (_, i) => i);
 const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : x < .01 ? 2 : 1;
 const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line of its number
-const percent = x => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x))) + "\u00a0%";
+const percent = (x, more = 0) => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x) + more)) + "\u00a0%";
+const bareNumber = (x, more) => percent(x, more).replace("\u00a0%", ""); // where % stands elsewhere
+// "9.30 / 14.83 = 62.7 %", of so many digits that the printed numbers give the printed result.
+function quotient(p, q) {
+  const of = more => [p, q].map(x => bareNumber(x, more)), result = percent(p / q);
+  const more = range(4).find(more => percent(of(more).reduce((a, b) => a / b)) === result);
+  return `${of(more ?? 4).join(" / ")} = ${result}`;
+}
 const times = x => x.toFixed(2) + "\u00a0×";
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
 const lasting = x => x < 1 ? ms(x, 0) : x.toFixed(2) + "\u00a0s";

@@ -67,7 +67,7 @@ async function askRace() {
   const moment = race.time / race.length;
   begin(run);
   showMoment(moment * race.length);
-  if (race.playing) play(); // on the new clock
+  if (race.playing) play(race.runs); // on the new clock
   announce(`Done: ${$("sum").textContent}`);
 }
 
@@ -102,7 +102,11 @@ function keepRoom(runs) {
   PARTS.forEach((id, i) => $(id).style.setProperty("min-height", Math.max(...heights.map(one => one[i])) + "px"));
   $("result").classList.add("later");
 }
-addEventListener("resize", freeRoom);
+let wideness = innerWidth;
+addEventListener("resize", () => { // not when the bar of a phone's browser goes
+  if (innerWidth !== wideness) freeRoom();
+  wideness = innerWidth;
+});
 
 // A run has come, and with it another one: of one, the words are the likeliest; of the other, they
 // are drawn by chance.
@@ -118,7 +122,7 @@ function begin(run) {
 // Play from the beginning; without motion, the end is shown.
 function start() {
   showMoment(still.matches ? race.length : 0);
-  if (!still.matches) play();
+  if (!still.matches) play(2);
 }
 
 $("chance").querySelectorAll("button").forEach((element, i) => element.addEventListener("click", () => {

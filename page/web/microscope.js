@@ -46,7 +46,7 @@ function showText(run) {
       shown !== null && /\n$/.test(own) && !/^\n/.test(next?.shown ?? "") && "\n"];
   }));
   put("legend", make("li", "odds of the large model’s likeliest word: ", make("span.which", "0\u00a0% ", make("span.swatch.scale"), " 100\u00a0%")),
-    ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))));
+    ["rejected", "correction", "bonus"].map(kind => make("li", make("span.token." + kind, NAMES[kind]))), make("li.soft", "some are parts of words"));
 }
 
 // ---------------------------------------------------------------- why guesses are right
@@ -68,11 +68,11 @@ const ruleOf = run => !isByChance(run) ? "token" : run.settings.coupled ? "coupl
 // ---------------------------------------------------------------- one decision
 
 // What became of it, in the run that is shown.
-function explain({kind, round, i, id, ratio, u, P}) {
+function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: `A random number from 0 to 1 was ${Number(u).toFixed(2)}, ${isKept ? "below" : "not below"} min(1, p / q) = ${Math.min(1, ratio).toFixed(2)}: ${ends}`,
+    : {token: ratio < 1 ? `A random number from 0 to 100\u00a0% was ${percent(u)}, ${isKept ? "below" : "not below"} p\u00a0/\u00a0q = ${quotient(p, q)}: ${ends}` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -103,14 +103,16 @@ function rowsAt(round, i) {
 }
 
 // The rule, with the odds of the guess that is chosen; and why words keep their odds.
-function showRule({p, q, id, kind}, rows) {
-  const isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = q !== undefined;
+function showRule(item, rows) {
+  const {id, kind} = item, isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = item.q !== undefined;
+  const {p, q} = isGuess ? item : isDrawn && rows.find(row => row.id === id) || {}; // a replacement could have been guessed, too
   const lack = percent(sum(rows.map(({over}) => over))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
-    : !isGuess ? ["A guess that the small model makes too often is sometimes rejected; then comes a word that it guesses too seldom."]
-    : [!isByChance(state.base) && `In the race, this guess was ${kind === "draft" ? "accepted" : "rejected"}. Now words are drawn at random instead. `, "The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `, p >= q ? ["That is not too often: the guess is ", b("always accepted"), "."]
-      : ["That is too often: the guess is accepted in ", b(`${of} / ${from} = ${percent(p / q)}`), " of cases; else comes a word that the small model says too seldom."]]);
+    : p === undefined ? "A guess that the small model makes too often is sometimes rejected; then comes a word that it guesses too seldom."
+    : [isGuess && !isByChance(state.base) && `In the race, this guess was ${kind === "draft" ? "accepted" : "rejected"}. Now words are drawn at random instead. `, "The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
+      p >= q ? ["As a guess, it is ", b("always accepted"), p > q && `; the missing ${percent(p - q)} come as replacements of other guesses`, "."]
+      : ["That is too often: the guess is accepted in ", b(quotient(p, q)), ` of cases. So ${quoted(id)} comes by acceptance in ${from} × ${percent(p / q)} = `, b(of), ": the large model’s odds. Else comes a word that the small model says too seldom."]]);
   put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange), together ", b(lack), ". A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
   put("formula", isDrawn && [make("small", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
 }
@@ -125,8 +127,6 @@ const KEY = {accepted: "accepted", rejected: "rejected", residual: "replacement"
 // A piece of a bar in the i-th of n rows, from one share of the width to another.
 const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
   {x: share(from), width: share(to - from), y: share((i + y) / n), height: share(height / n)});
-
-const bareNumber = x => percent(x).replace("\u00a0%", ""); // the head of its column says %
 
 // The bars of the rows; `most` is as wide as the picture. parts: more, in front of them.
 function bars(rows, most, label, ...parts) {
@@ -145,14 +145,15 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span"), most}, dots = make("svg:g");
-  const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual);
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span"), most,
+    edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
+  const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
     make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars: large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
-      drafted && head("th.number", "small ", wide("model "), "(q) %"), head("th.number", "large ", wide("model "), P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out\u00a0% ", counts.total))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("span.wide", " (sum)")] : listed(row.id)),
+      drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out\u00a0% ", counts.total))),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("small.wide", ": several words together")] : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
@@ -191,19 +192,23 @@ function stepsOfDraw({guess, place, instead}, rows) {
 
 // From when they are first seen on: two examples, slowly, then many draws; then single ones, or
 // as many anew. All draws but the examples are counted: the counts go towards p.
-function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, most}, dots) {
+function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, total, most}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
   let n = 0, waiting = null;
-  // The difference from p, of an average word; as bars, how it was after 10, 100, ... draws, and from twice as many on, how it is.
-  const gapOf = () => sum(rows.map(({p}, i) => Math.abs(p - (counts[i].accepted + counts[i].residual) / n))) / rows.length;
-  const typical = () => sum(rows.map(({p}) => Math.sqrt(2 / Math.PI * p * (1 - p) / n))) / rows.length; // of draws from p itself
+  // The difference from p, of an average word; as bars, how it was after 10, 100, ... draws.
+  const gapOf = tally => sum(rows.map(({p}, i) => Math.abs(p - tally[i] / sum(tally)))) / rows.length;
+  const gap = () => gapOf(counts.map(({accepted, residual}) => accepted + residual));
+  // What chance gives in nine of ten cases: 200 times so many draws from p itself. It shrinks as one over the root of the draws.
+  const lucky = () => { const tally = rows.map(() => 0); for (let i = 0; i < N_DRAWS; i++) tally[pick(odds, Math.random())]++; return gapOf(tally); };
+  const odds = rows.map(({p}) => p); let chances = null;
+  const usual = () => [10, 189].map(i => points((chances ??= range(200).map(lucky).sort((a, b) => a - b))[i] * Math.sqrt(N_DRAWS / n)));
   const points = x => (100 * x).toFixed(1);
   let before = []; const gaps = make("div.gaps", {"aria-hidden": "true"});
-  const showGaps = () => n > 9 && gaps.replaceChildren(make("b", "average gap to the large model’s odds, in points: luck, it shrinks with more draws"), ...(n < 2 * before.at(-1)[0] ? before : [...before, [n, gapOf()]]).flatMap(([m, gap]) =>
-    [make("span", plural(m, "draw").replace(m, whole(m))), make("i", {style: width(gap / .15)}), make("span", points(gap))]));
+  const showGaps = () => gaps.replaceChildren(make("b", "average gap to the odds, in points"), ...[10, 100, N_DRAWS].flatMap((m, i) =>
+    [make("span", `${whole(m)} draws`), make("i", {style: width((before[i] ?? 0) / .15)}), make("span", i in before ? points(before[i]) : "–")]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
-    if (Number.isInteger(Math.log10(++n)) && n > 1) before.push([n, gapOf()]);
+    if ([10, 100, N_DRAWS].includes(++n)) before.push(gap());
   };
   const showCounts = () => {
     total.textContent = whole(n) + " ×";
@@ -212,6 +217,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
       residual[i].setAttribute("width", share(all - own));
+      edges[i].textContent = (count.accepted + count.residual) / n > most ? "▸" : "";
       tally[i].textContent = bareNumber((count.accepted + count.residual) / n);
     });
     showGaps();
@@ -219,7 +225,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. A word’s share is ${points(gapOf())} points off the large model’s odds on average; as many draws of the large model alone are typically ${points(typical())} off, by chance.`);
+      make("span.mark.correction", "replaced"), `. Average gap to the large model’s odds: ${points(gap())} points${n < 100 ? "" : `; chance alone: usually ${usual().join(" to ")}`}.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {
@@ -260,6 +266,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, tally, total, mo
   new IntersectionObserver(([{isIntersecting}]) => {
     if (isIntersecting && !drawing) draw(examples.filter(Boolean), N_DRAWS, SLOW_SECONDS, () => {});
   }, {threshold: .9}).observe(picture);
+  showGaps();
   const settle = () => { if (waiting) { count(waiting); waiting = null; showCounts(); } };
   const drawNext = async () => { // counted when it has been shown, or when the next one comes
     settle();
@@ -291,9 +298,7 @@ function select(item) {
     element.setAttribute("aria-pressed", String(element.item.n === item.n));
   }
   put("because", make("span.verdict." + kind, NAMES[kind]), " ", kind !== "rejected" && [quoted(item.id), ": "], explain(item));
-  put("detail", make("span.soft", tailOf(run, item.r, i)), " ", kind === "rejected"
-    ? [make("s", bare(words[item.id])), " ", i < round.tokens.length && make("span.mark." + round.sources[i], bare(words[round.tokens[i]]))]
-    : make("span.mark." + kind, bare(words[item.id])));
+  put("detail", make("span.soft", tailOf(run, item.r, i)), " ", make("b", bare(words[item.id])));
   const rows = rowsAt(round, i);
   put("h-chances", "And if words are drawn at random, as ChatGPT does?");
   showRule(item, rows);

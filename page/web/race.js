@@ -3,11 +3,11 @@
 // lane has fetches {round, begin, middle, end}: guesses are made from begin to middle, the weights
 // come from middle to end. A place is one word of the text that the model says, or is to say.
 
-const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, seen: true, frame: null};
+const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, runs: 0, seen: true, frame: null};
 
 // Seconds on the page: of a fetch alone, at first; of a look at the guesses; of the check of a word; of a look at all of them; of
 // all that comes after the first round; of a look at a round without a wrong guess; of the end.
-const SECONDS = {fetch: 2.1, guesses: 1.4, step: .55, look: 1.5, others: 4, right: 1.6, end: 5};
+const SECONDS = {fetch: 2.1, guesses: 1.2, step: .25, look: .5, others: 3.6, right: 1.2, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -78,18 +78,17 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 
 // Who is at work in a lane, in words.
 function whoIn({kind, isLookUp}, run) {
-  const [large, small] = run.parameters;
-  if (kind === "alone") return ["fetch = read all its ", millions(large), " weights", wide(" (the numbers it is made of)"), " once"];
-  if (isOtherText(run) && !isSameText(run)) return ["other dice: another text, with the same odds", wide(" for each word")];
-  if (isLookUp) return "by looking up what came before";
-  return [wide(millions(small), " weights: "), small < large && `${rounded(large / small, 2)}\u00a0× smaller`, isOurs(run) && ", trained to imitate the large one"];
+  const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
+  if (kind === "alone") return [isOurs(run) && "a GPT for fairy tales: ", "it predicts the next word. One fetch = all its ", millions(large), " weights, read once"];
+  return [isLookUp ? "by looking up what came before" : small < large && smaller, isOtherText(run) && !isSameText(run) ? "; other dice: another text, same odds"
+    : !isLookUp && isOurs(run) && ", trained to imitate the large one"];
 }
 
 function drawLane(lane, run) {
-  const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters;
+  const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters, side = Math.sqrt(small / large); // areas are to scale
   lane.large = make("div.pipe.of-target", make("i"));
   // as long as all its fetches for a round are beside one of the large model
-  lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02)}}, make("i"), make("small.wide", plural(lane.places - 1, "guess")));
+  lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02), "flex-grow": side}}, make("i"), small && make("small.wide", millions(small), " weights"));
   lane.says = make("p.says");
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
@@ -108,11 +107,11 @@ function drawLane(lane, run) {
     make("div.row.between", make("h2", lane.name, lane.small && small && wide(" that guesses")), make("span.who", whoIn(lane, run)), lane.count),
     make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${lasting(lane.end)}.`),
     make("div", {"aria-hidden": "true"}, lane.says, make("div.road",
-      make("div.memory", lane.small && make("span.small", small ? ["small", wide(" model")] : "look-up"),
+      make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? "small model" : "look-up", make("i", {style: width(side)})),
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
-      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", ["guess", lane.isSaid || isAlone ? ["large model", wide(" says")] : ["large", wide(" model’s odds")], "processor"].map(name => make("span", name))), lane.rows)),
-    make("div.time", lane.strip, lane.flag), lane.text)));
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", "large model" + (lane.isSaid || isAlone ? " says" : "’s odds")].map(name => make("span", name))), lane.rows)),
+    make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)))), lane.text)));
 }
 
 // Whether the large model says a word at each place: the likeliest, or that of the noise it shares.
@@ -134,7 +133,7 @@ function placesOf(lane, one, time, checked) {
     const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : isLast ? "last word" : "next word");
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
-    if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && "not used");
+    if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 && make("span.bonus", "free", wide(" extra"), " word"));
     const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
     return i < accepted ? row(".good", given, says, "✓ accepted")
@@ -158,7 +157,7 @@ function judged(round, i, {isSaid, rule}) {
   if (i === draft.length || i >= accepted && !own) return broughtBy(round);
   const kept = i < accepted, says = `${quoted(draft[i])}: `, [of, from] = [p[i], q[i]].map(x => (100 * x).toFixed(1));
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
-  const odds = rule !== "token" ? "" : p[i] >= q[i] ? `${from} % guessed, ${of} % wanted: always ` : `${of} / ${from} = ${percent(p[i] / q[i])} chance of keeping it: `;
+  const odds = rule !== "token" ? "" : p[i] >= q[i] ? `${from} % guessed, ${of} % wanted: always ` : `${quotient(p[i], q[i])} chance: `;
   return says + odds + (kept ? "accepted." : `rejected, ${own} comes instead.`);
 }
 
@@ -171,6 +170,9 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   const isLook = last && (!now || time - last.end <= stays + 1e-12), shown = isLook ? last : now;
   const {round} = shown, n = round.draft.length, steps = isLook ? isAlone ? Infinity : checked : 0;
   const part = (from, to) => share(now ? (time - from) / (to - from || 1) : 1), isStart = now && time <= now.begin + 1e-12 && last;
+  // words are counted one by one, as they are checked
+  const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
+  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
   lane.rows.replaceChildren(...placesOf(lane, shown, time, steps));
   lane.large.style.setProperty("--read", isStart && !isAlone ? "100%" : part(now?.middle, now?.end));
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
@@ -179,16 +181,13 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
     : linger && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
-    : n ? time < .55 * shown.middle + .45 * shown.end ? `One fetch answers ${n + 1} questions: ${n > 1 ? "are" : "is"} the ${plural(n, "guess")} right, and what comes next?`
+    : n ? time < .55 * shown.middle + .45 * shown.end ? `Word ${written + n + 1} needs ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}: guesses stand in, so all ${n + 1} are worked out at once.`
         : `The same weights for all. Measured: checking ${lane.places} words takes ${lane.longer} as long as one.`
     : lane.small && shown === all.at(-1) ? "Last word: nothing left to guess."
     : `One fetch, one word${lane.waits ? ": the processor mostly waits for weights from memory" : ""}.`;
-  // words are counted one by one, as they are checked
-  const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
   if (guesses) lane.groups[counted].before(lane.pending);
-  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
   lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(done, "fetch")));
   lane.strip.style.setProperty("--now", time < lane.end ? share(time / race.length) : "102%");
   lane.flag.classList.toggle("room", time < lane.end);
@@ -206,6 +205,7 @@ function show(moment) {
   for (const lane of race.lanes) showLane(lane, {...moment, time: race.time});
   $("lanes").classList.toggle("held", Boolean(moment.isHeld));
   if (race.time === race.length) $("result").classList.remove("later"); // from the first end on
+  $("cost").style.setProperty("--now", share(race.time / race.length));
   $("clock").value = 1000 * race.time / race.length;
   showClock(race.playing ? moment.says : undefined);
   $("clock").setAttribute("aria-valuetext", ms(race.time, 1));
@@ -222,18 +222,19 @@ function pause() {
   showClock();
 }
 
-// From this moment on, in a loop; with reduced motion, only when asked, and once.
-function play() {
+// From this moment on, so many times; time is that of the clock, however slowly a machine draws.
+function play(runs = 1) {
   pause();
   race.playing = true;
+  race.runs = runs;
   $("play").textContent = "Pause";
   race.wall = race.time >= race.length ? 0 : wallAt(race.time);
   let last = performance.now(), drawn = 0;
   const tick = now => {
-    if (race.seen) race.wall += Math.min(now - last, 100) / 1e3;
+    if (race.seen) race.wall += Math.min(now - last, 1000) / 1e3;
     last = now;
     const moment = momentAt(race.wall);
-    if (!moment && still.matches) return finish();
+    if (!moment && --race.runs < 1) return finish();
     if (!moment) race.wall = 0;
     if (race.seen && (!asking || now - drawn > 100)) { // little, while the server measures times
       show(moment ?? momentAt(0));
@@ -247,6 +248,7 @@ function play() {
 function finish() {
   pause();
   showMoment(race.length);
+  $("play").textContent = "Again";
   announce(`The end: ${$("sum").textContent}`);
 }
 
