@@ -80,12 +80,12 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
   if (kind === "alone") return [isOurs(run) && "a GPT for fairy tales: ", "it predicts the next word. One fetch = all its ", millions(large), " weights, read once"];
-  return [isLookUp ? "by looking up what came before" : small < large && smaller, isOtherText(run) && !isSameText(run) ? "; other dice: another text, same odds"
-    : !isLookUp && isOurs(run) && ", trained to imitate the large one"];
+  return [isLookUp ? "by looking up what came before" : small < large && smaller, isOtherText(run) && !isSameText(run) ? "other dice: another text, same odds"
+    : isOurs(run) && "trained to imitate the large one"].filter(Boolean).join(", ");
 }
 
 function drawLane(lane, run) {
-  const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters, side = Math.sqrt(small / large); // areas are to scale
+  const of = x => share(x / race.length), isAlone = lane.kind === "alone", [large, small] = run.parameters, side = Math.sqrt(small / large) || .15; // areas are to scale; a look-up has no weights
   lane.large = make("div.pipe.of-target", make("i"));
   // as long as all its fetches for a round are beside one of the large model
   lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02), "flex-grow": side}}, make("i"), small && make("small.wide", millions(small), " weights"));
@@ -107,7 +107,7 @@ function drawLane(lane, run) {
     make("div.row.between", make("h2", lane.name, lane.small && small && wide(" that guesses")), make("span.who", whoIn(lane, run)), lane.count),
     make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${lasting(lane.end)}.`),
     make("div", {"aria-hidden": "true"}, lane.says, make("div.road",
-      make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? "small model" : "look-up", make("i", {style: width(side)})),
+      make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? ["small model", make("i", {style: width(side)})] : "look-up"),
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
       make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", "large model" + (lane.isSaid || isAlone ? " says" : "’s odds")].map(name => make("span", name))), lane.rows)),

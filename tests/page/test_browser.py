@@ -336,6 +336,30 @@ def test_the_result_stands_in_the_picture_where_the_shorter_time_ends(saved):
     assert page.locator(".together .flag span").first.is_hidden()
 
 
+@pytest.mark.parametrize("size", ["desktop", "phone", "zoomed"])
+def test_the_weights_of_both_models_are_drawn_to_scale(saved, size):
+    width, height = SIZES[size]
+    page = saved({"viewport": {"width": width, "height": height}})
+    page.evaluate("state.base.parameters = [24e6, 1e6], showRace(state.base)")
+    areas = []
+    for block in (".small i", ".slab"):
+        box = page.locator(f".together {block}").bounding_box()
+        areas.append(box["width"] * box["height"])
+    assert areas[1] / areas[0] == approx(24, rel=0.05)
+    assert text_of(page, ".together .who").startswith("24\u00a0× smaller")
+
+
+def test_the_result_comes_at_the_end_and_its_bars_grow_until_then(saved):
+    page = saved(MOTION | WIDE)
+    page.evaluate("pause(), showMoment(race.length / 4)")
+    assert "75%" in page.locator("#cost > div").first.evaluate("e => getComputedStyle(e).clipPath")
+    opacity = "e => getComputedStyle(e).opacity"
+    assert page.locator("#sum").evaluate(opacity) == "0"
+    page.evaluate("showMoment(race.length)")
+    assert page.locator("#cost > div").first.evaluate("e => getComputedStyle(e).clipPath") == "none"
+    wait_for(page, "getComputedStyle($('sum')).opacity === '1'")
+
+
 def test_the_clock_moves_both_lanes(saved):
     page = saved(MOTION)
     wait_for(page, "$('clock').value > 1")
