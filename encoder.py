@@ -70,14 +70,32 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     return [one for one in left if one is not None]
 
 
+def bytes_of(vocabulary: dict[str, int], added: dict[str, int]) -> dict[int, bytes]:
+    """{id: its bytes} of all tokens. An added token has those of its text, also if the vocabulary
+    {symbol: id} has it. Raises ValueError for ids other than 0 to n - 1, and a misspelled symbol.
+    """
+    n = len(vocabulary | added)
+    ids = {*vocabulary.values(), *added.values()}
+    if ids != {*range(n)} or not all(type(i) is int for i in ids):
+        raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
+    byte_of = byte_symbols()
+    of_tokens = {i: text.encode() for text, i in added.items()}
+    for spelled, i in vocabulary.items():
+        if spelled not in added:
+            if not byte_of.keys() >= {*spelled}:
+                raise ValueError(f"{spelled!r} is not spelled in GPT-2's byte symbols")
+            of_tokens[i] = bytes(byte_of[symbol] for symbol in spelled)
+    return of_tokens
+
+
 class Encoder:
     """Text to token ids and back.
 
     vocabulary: {symbol: id}, merges: [(left symbol, right symbol)] in the order they were learned,
     both spelled as in encoder.json / vocab.bpe (or vocab.json / merges.txt). added: {text: id} of
     tokens such as <|user|>, in the vocabulary or not; `encode` looks for them before it cuts words.
-    ends: the ids that end a text, without them that of <|endoftext|>. Raises ValueError if a merge
-    needs a symbol that is missing, if one is misspelled, or if n tokens lack the ids 0 to n - 1.
+    ends: the ids that end a text; None for that of <|endoftext|> alone. Raises ValueError if a
+    merge needs a symbol that is missing, a symbol is misspelled, or the ids are not 0 to n - 1.
 
     A vocabulary may lack bytes: `encode` then refuses a text that needs one. `end_of_text` is what
     stands between two texts, and for an empty one: <|endoftext|>, else one of `ends`, or None.
@@ -97,26 +115,16 @@ class Encoder:
                 self._merges[pair] = rank, vocabulary[a + b]
         except KeyError as missing:
             raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
-        added = added or {}
-        self.n_vocab = n = len(vocabulary | added)
-        ids = {*vocabulary.values(), *added.values()}
-        if ids != {*range(n)} or not all(type(i) is int for i in ids):
-            raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
-        byte_of = byte_symbols()
-        self._byte_ids = {byte: vocabulary[s] for s, byte in byte_of.items() if s in vocabulary}
-        self._bytes: dict[int, bytes] = {}  # of each token
-        words = {symbol: i for symbol, i in vocabulary.items() if symbol not in added}
-        for spelled, i in words.items():
-            if not byte_of.keys() >= {*spelled}:
-                raise ValueError(f"{spelled!r} is not spelled in GPT-2's byte symbols")
-            self._bytes[i] = bytes(byte_of[symbol] for symbol in spelled)
-        self._bytes |= {i: text.encode() for text, i in added.items()}
+        self._added = added or {}
+        self._bytes = bytes_of(vocabulary, self._added)
+        self.n_vocab = len(self._bytes)
         self.longest = max(map(len, self._bytes.values()))  # bytes
-        self._added = added
+        symbols = byte_symbols().items()
+        self._byte_ids = {byte: vocabulary[s] for s, byte in symbols if s in vocabulary}
         # re, as regex takes many times as long to compile thousands of texts
-        longest_first = sorted(map(re.escape, added), key=len, reverse=True)
+        longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
         self._added_texts = re.compile(f"({'|'.join(longest_first)})") if added else None
-        named = (vocabulary | added).get(END_OF_TEXT)
+        named = (vocabulary | self._added).get(END_OF_TEXT)
         if ends is None:
             ends = () if named is None else (named,)
         self.ends = frozenset(ends)
@@ -133,10 +141,8 @@ class Encoder:
         try:
             ids = [self._byte_ids[byte] for byte in word.encode()]
         except KeyError as missing:
-            raise ValueError(
-                f"the vocabulary has no token for the byte 0x{missing.args[0]:02x} of {word!r}: "
-                "expected text without it"
-            ) from None
+            problem = f"has no token for the byte 0x{missing.args[0]:02x} of {word!r}"
+            raise ValueError(f"the vocabulary {problem}: expected text without it") from None
         return merge(ids, self._merges)
 
     def encode(self, text: str) -> list[int]:
@@ -149,9 +155,8 @@ class Encoder:
             text.encode()
         except UnicodeEncodeError as error:
             bad = f"U+{ord(text[error.start]):04X} at character {error.start}"
-            raise ValueError(
-                f"the text has {bad}, a lone surrogate or a byte that is no UTF-8: expected Unicode"
-            ) from None
+            problem = f"the text has {bad}, a lone surrogate or a byte that is no UTF-8"
+            raise ValueError(f"{problem}: expected Unicode") from None
         parts = self._added_texts.split(text) if self._added_texts else [text]
         ids = []
         for part in parts:
@@ -185,8 +190,7 @@ class Encoder:
             try:
                 return decoder.decode(b"".join([self._bytes[int(i)] for i in ids]), final)
             except KeyError as unknown:
-                raise ValueError(
-                    f"token id {unknown.args[0]} is not in the vocabulary of {self.n_vocab}"
-                ) from None
+                problem = f"is not in the vocabulary of {self.n_vocab}"
+                raise ValueError(f"token id {unknown.args[0]} {problem}") from None
 
         return decode

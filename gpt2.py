@@ -167,7 +167,8 @@ class KVCache:
         heads, d_head = (config.n_layer, config.n_head), config.n_embd // config.n_head
         # rows of an odd number of cache lines: with a power of two, a column of all rows would
         # compete for the same few places of the CPU's cache
-        n_columns = 16 * (n_positions // 16 + 1 | 1)
+        n_lines = (n_positions // 16 + 1) | 1  # of 16 numbers: enough for all, and | 1: odd
+        n_columns = 16 * n_lines
         self.k = backend.xp.empty((*heads, d_head, n_columns), dtype=dtype)[..., :n_positions]
         self.v = backend.xp.empty((*heads, n_positions, d_head), dtype=dtype)
         self.hidden = backend.xp.empty((1 + n_positions, config.n_embd), dtype=dtype)

@@ -69,7 +69,7 @@ def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
     w = [1.0]  # the weights: products of the ratios p / q, limited to 1 at each position
     for i, token in enumerate(draft):
         w.append(min(1.0, w[-1] * p[i, token] / q[i, token]))
-    q = [*q[: len(draft)], 0.0]  # nothing is drafted after the last: there the residual is p
+    q = [*q[: len(draft)], 0.0]  # 0 after the last: nothing is drafted there, the residual is p
     for t in reversed(range(len(draft) + 1)):  # the longest block first
         S = np.maximum(w[t] * p[t] - q[t], 0).sum()
         # w[0] = 1, so the loop ends in a return; and with w[t] = 1 the coin is S / S, or 0 / 0
@@ -199,7 +199,8 @@ def speculative(
     yield last_round  # the prefill
     while len(text) < length:
         # 1. The drafter proposes up to k tokens. One place is left for the target's own token.
-        max_k = min(K(last_round) if callable(K) else K, length - len(text) - 1)
+        k = K(last_round) if callable(K) else K
+        max_k = min(k, length - len(text) - 1)
         draft, q = drafter.propose(text, max_k)
         if not len(q) == len(draft) <= max_k:
             got = f"{len(draft)} tokens with {len(q)} rows of q"
@@ -212,7 +213,8 @@ def speculative(
         n_before = len(text)
         for token in [*draft[:n_accepted], next_token]:
             text.append(int(token))  # a reader's own rule or drafter may return NumPy's
-            if done := is_done(text[len(ids) :]):
+            done = is_done(text[len(ids) :])
+            if done:
                 break
         tokens = text[n_before:]  # fewer than were accepted, if the text ended among them
         last_round = Round(tokens, draft, min(n_accepted, len(tokens)), p, q)
@@ -245,10 +247,11 @@ class NeuralDrafter:
         """
         draft, q = [], []
         # + 1: the last drafted token is never read, so it needs no place in the context
-        for _ in range(min(k, self.model.config.n_ctx + 1 - len(ids))):
+        room = self.model.config.n_ctx + 1 - len(ids)
+        for _ in range(min(k, room)):
             q.append(self.to_probs(self.model.read(ids + draft, self.cache))[0])
             draft.append(self.rng.sample(q[-1]))
-        return draft, np.reshape(q, (len(q), self.n_vocab))
+        return draft, np.reshape(q, (len(q), self.n_vocab))  # with 0 rows, too, where q is []
 
 
 # ---------------------------------------------------------------- from logits to tokens
@@ -304,9 +307,8 @@ def largest(logits):  # [n, n_vocab] -> [n, 1]
     """
     best = logits.max(axis=-1, keepdims=True)  # NaN counts as the largest
     if not np.isfinite(best).all():
-        raise FloatingPointError(
-            "the largest logit is NaN or infinite: expected a finite number; check the weights"
-        )
+        problem = "the largest logit is NaN or infinite"
+        raise FloatingPointError(f"{problem}: expected a finite number; check the weights")
     return best.astype(np.float64)
 
 
@@ -334,10 +336,11 @@ def keep_top_k(p, logits, k):  # [n_vocab], [n_vocab], in place
 def kth_largest(x, k):  # [n] -> number
     """The k-th largest number in x, for k from 1 to n."""
     if k <= N_COLUMNS <= len(x):  # most of a vocabulary need not be sorted
-        table = x[: len(x) // N_COLUMNS * N_COLUMNS].reshape(-1, N_COLUMNS)
+        n_rows = len(x) // N_COLUMNS
+        table = x[: n_rows * N_COLUMNS].reshape(n_rows, N_COLUMNS)
         # k columns hold a number of this size, so the k-th largest of all is no smaller
         bound = np.partition(table.max(axis=0), -k)[-k]
-        x = x[x >= bound]
+        return np.partition(x[x >= bound], -k)[-k]
     return np.partition(x, -k)[-k]
 
 

@@ -34,10 +34,10 @@ def exact_gelu(x, xp):  # [..., n] -> [..., n]
     """
     # NumPy has no erf: Abramowitz and Stegun (1964), 7.1.26
     t = 1 / (1 + (0.3275911 * math.sqrt(0.5)) * abs(x))
-    tail = 0.0
+    polynomial = 0.0
     for c in (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592):
-        tail = (tail + c) * t
-    tail = 0.5 * tail * xp.exp(-0.5 * x * x)  # the probability of more than |x|
+        polynomial = (polynomial + c) * t
+    tail = 0.5 * polynomial * xp.exp(-0.5 * x * x)  # the probability of more than |x|
     return x * xp.where(x < 0, tail, 1 - tail)
 
 

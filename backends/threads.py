@@ -68,13 +68,14 @@ class Bell:
     """
 
     def __init__(self, n_pauses: int = 1):
+        """A silent bell. Sets self.rung, the byte, and self.looks and self.parts, for `get`."""
         self.rung = np.zeros(1, bool)
-        # an array whose SPINS elements are all that one byte: np.logical_or over it reads the byte
-        # again and again, and stops at the first read that is true
+        # SPINS elements, which are all that one byte: reduceat reads them until one is true
         self.looks = np.broadcast_to(self.rung, SPINS)
-        # reduceat: first over all elements, then over the last one, PAUSE times a pause; with one
-        # pause of 2, [0, SPINS - 1, SPINS - 1]
-        self.parts = np.array([0] + n_pauses * PAUSE * [SPINS - 1])
+        # where each part begins that reduceat reads: one from the first element to the last, then
+        # n_pauses times PAUSE parts that are the last element alone
+        last = SPINS - 1
+        self.parts = np.array([0] + n_pauses * PAUSE * [last])
 
     def ring(self) -> None:
         """Let the thread that spins on this bell stop, or the next thread to spin on it."""
@@ -185,9 +186,9 @@ class Threads:
         the time of all parts on one thread, less the time that it took. An account below 0 becomes
         0, and sets self.alone_until: ALONE times what is lacking from now on, calls do not share.
         """
-        if gain > 0:
-            gain /= 4  # because a thread that is alone has all of the memory's bandwidth
-        self.credit = min(CREDIT, self.credit + gain)
+        # a quarter of a gain, because a thread that is alone has all of the memory's bandwidth
+        counted = gain / 4 if gain > 0 else gain
+        self.credit = min(CREDIT, self.credit + counted)
         if self.credit < 0:
             self.alone_until = clock() + ALONE * min(MOST_LOST, -self.credit)
             self.credit = 0.0

@@ -68,10 +68,12 @@ def slab_allocator() -> Callable:
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         with lock:
             if n_bytes > len(free):
-                free = np.empty(max(n_bytes, SLAB) + LINE, np.uint8)
-                free = free[-free.ctypes.data % LINE :]  # from the first whole line on
+                slab = np.empty(max(n_bytes, SLAB) + LINE, np.uint8)
+                n_before = -slab.ctypes.data % LINE  # bytes before its first whole line
+                free = slab[n_before:]
             array = free[:n_bytes]
-            free = free[ceil_div(n_bytes, LINE) * LINE :]
+            n_lines = ceil_div(n_bytes, LINE)
+            free = free[n_lines * LINE :]
         return array.view(dtype).reshape(shape)
 
     return empty
@@ -106,15 +108,14 @@ class Tiles:
         n_parts = 1
         while n_in // n_parts > max_depth and n_in % (2 * n_parts) == 0:
             n_parts *= 2
-        depth = n_in // n_parts
-        n_whole, n_left = divmod(n_out, width)  # tiles that are full, columns in the last tile
-        self.tiles = empty((n_parts, ceil_div(n_out, width), depth, width), weight.dtype)
+        depth, n_tiles = n_in // n_parts, ceil_div(n_out, width)
         parts = weight.reshape(n_parts, depth, n_out)
-        columns = parts[:, :, : n_whole * width].reshape(n_parts, depth, n_whole, width)
-        self.tiles[:, :n_whole] = columns.swapaxes(1, 2)  # [n_parts, n_whole, depth, width]
-        if n_left:
-            self.tiles[:, n_whole, :, :n_left] = parts[:, :, -n_left:]
-            self.tiles[:, n_whole, :, n_left:] = 0
+        self.tiles = empty((n_parts, n_tiles, depth, width), weight.dtype)
+        for i in range(n_tiles):
+            columns = parts[:, :, i * width : (i + 1) * width]
+            n_columns = columns.shape[2]  # fewer than width, maybe, in the last tile
+            self.tiles[:, i, :, :n_columns] = columns
+            self.tiles[:, i, :, n_columns:] = 0
 
     @property
     def T(self) -> "Columns":
@@ -163,12 +164,13 @@ class Tiles:
         """
         n_parts, n_tiles, depth, width = self.tiles.shape
         n_groups = len(x) // per_group
-        rows = x.reshape(n_groups, per_group, n_parts, depth)  # n_in = n_parts * depth
-        rows = rows.transpose(2, 0, 1, 3)  # [n_parts, n_groups, per_group, depth]
-        rows = rows[:, None]  # [n_parts, 1, n_groups, per_group, depth]
-        tiles = self.tiles[:, :, None]  # [n_parts, n_tiles, 1, depth, width]
-        sums = y.reshape(n_groups, per_group, n_tiles, width)
-        sums = sums.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, per_group, width], a view of y
+        groups = x.reshape(n_groups, per_group, n_parts, depth)  # n_in = n_parts * depth
+        # the same rows for all tiles: [n_parts, 1, n_groups, per_group, depth]
+        rows = groups.transpose(2, 0, 1, 3)[:, None]
+        # the same tiles for all groups: [n_parts, n_tiles, 1, depth, width]
+        tiles = self.tiles[:, :, None]
+        sums_of_groups = y.reshape(n_groups, per_group, n_tiles, width)  # a view of y
+        sums = sums_of_groups.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, per_group, width]
         tile_products = n_parts * len(x) * width  # in numbers
         n_together = max(1, BUFFER // max(1, tile_products))  # tiles
 

@@ -130,28 +130,39 @@ def fetch(folder_url: str, path: Path) -> None:
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
-    was_reached = False
-    for n_waits in range(1 + len(WAITS)):  # before this attempt
-        if path.is_file():  # from the start, or another process has fetched it meanwhile
+    n_unreached = 0  # attempts that reached no server
+    for n_attempts, wait in enumerate((*WAITS, None), 1):  # None: there is no attempt after it
+        error = attempt(f"{folder_url}/{path.name}", path)
+        if error is None:
             return
-        try:
-            fetch_rest(f"{folder_url}/{path.name}", path)
-            return
-        except FAILURES as error:
-            # a message of requests holds the history of a connection
-            reason = str(error) if isinstance(error, Retry) else type(error).__name__
-            was_reached = was_reached or not found_nobody(error)
-        except OSError as error:  # of the disk: if it is full, that names no file
-            error.filename = str(path)
-            raise
         host = urlsplit(folder_url).hostname  # without a password
-        if n_waits == 1 and not was_reached:
+        if found_nobody(error):
+            n_unreached += 1
+        if n_attempts == n_unreached == 2:
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
-        if n_waits == len(WAITS):
+        # a message of requests holds the history of a connection
+        reason = str(error) if isinstance(error, Retry) else type(error).__name__
+        if wait is None:
             raise ValueError(f"{host}: {path.name}: {reason}; {advice_about(path)}")
-        wait = WAITS[n_waits]
         warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
         sleep(wait)
+
+
+def attempt(url: str, path: Path) -> Exception | None:
+    """Make one attempt to fetch the file at a URL to `path`, unless it is there. Returns None if it
+    is there then, else the error, one of FAILURES, after which another attempt may succeed. Raises
+    other errors, as fetch_rest does; an OSError of the disk then names the file.
+    """
+    if path.is_file():  # from the start, or another process has fetched it meanwhile
+        return None
+    try:
+        fetch_rest(url, path)
+    except FAILURES as error:
+        return error
+    except OSError as error:  # of the disk: if it is full, that names no file
+        error.filename = str(path)
+        raise
+    return None
 
 
 def advice_about(path: Path) -> str:
@@ -272,9 +283,13 @@ def size_if_rest(reply: requests.Response, part: Part) -> int | None:
 
 
 def require_file(reply: requests.Response, expected: int) -> None:
-    """Raise Missing if the server does not have the file, or not for the public. Raise Retry if the
-    status of the reply is not `expected`: 200 for a whole file, 206 for the rest of one; if its
-    content is compressed, a page of HTML, or empty; and if it does not say where that ends.
+    """Check that a reply, whose content is not read yet, brings bytes of a file. expected: the
+    status that it should have, 200 for a whole file, 206 for the rest of one.
+
+    Raises Missing for the statuses 401, 403, 404 and 410: the server does not have the file, or not
+    for the public. Raises Retry for any other status that is not `expected`; for a content that is
+    compressed, HTML or empty; and for one whose end nothing tells, as it has neither a length nor
+    chunks.
     """
     status = reply.status_code
     if status in (401, 403, 404, 410):  # Hugging Face answers 401 where there is nothing
@@ -283,7 +298,8 @@ def require_file(reply: requests.Response, expected: int) -> None:
         raise Retry(f"the server answers {status}")
     if reply.headers.get("Content-Encoding", "identity") != "identity":
         raise Retry("the server sends the file compressed")
-    if not reply.raw.length_remaining and not reply.raw.chunked:
+    has_end = reply.raw.length_remaining or reply.raw.chunked  # chunks end with an empty one
+    if not has_end:
         raise Retry("the server does not say how long the file is, or sends an empty one")
     if "html" in reply.headers.get("Content-Type", ""):
         raise Retry("something else came, as where a network wants a login")

@@ -1,5 +1,5 @@
-"""Models that are not where they are sought: names on Hugging Face, its cache on this machine, and
-the error for a model that is nowhere.
+"""Models that are not where they are sought: names on Hugging Face, its cache on this machine, a
+download, and the error for a model that is nowhere.
 """
 
 import os
@@ -40,6 +40,30 @@ def repository(name: str) -> str | None:
     if re.fullmatch(OWNER_AND_NAME, name, re.ASCII):
         return name
     return REPOSITORIES.get(name)
+
+
+def find(name: str, models_dir: str | Path, incomplete: Path | None, download: bool) -> Path:
+    """The folder of a model that is nowhere on this machine, or only as the folder `incomplete`,
+    models_dir/name, which lacks files: in Hugging Face's cache, or models_dir/name after it was
+    downloaded, if `download` is True; or the incomplete one, if Hugging Face has no such name, as
+    the caller will say what it lacks. Raises ValueError if there is none, or a download fails;
+    OSError if a file cannot be written.
+    """
+    remote = repository(name)
+    if remote is None:
+        if incomplete:
+            return incomplete
+        raise no_model(name, models_dir, incomplete)
+    cached = find_cached(remote)
+    if cached:
+        return cached
+    if not download:
+        raise no_model(name, models_dir, incomplete)
+    from checkpoints.download import fetch_model  # here, as requests is slow to import
+
+    folder = Path(models_dir) / name
+    fetch_model(remote, folder)
+    return folder
 
 
 def hub_cache() -> Path:

@@ -31,29 +31,20 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     """The folder of a model: in models_dir, of an included model, or a path; else in Hugging Face's
     cache on this machine; else, if `download` is True, models_dir/name, after it was fetched there.
 
-    name: of a folder, its path, or a name on Hugging Face: 124M, gpt2 or an owner/name. A folder is
-    returned even if it lacks files, but for models_dir/name of a name on Hugging Face: the cache
-    goes before such an interrupted download, `download` completes it, else it counts as missing.
+    name: of a folder, its path, or a name on Hugging Face: 124M, gpt2 or an owner/name. A folder
+    that lacks files is returned, too; only models_dir/name, if `name` is one on Hugging Face, is an
+    interrupted download then, which counts as missing, and which `download` completes.
 
     Raises ValueError, which says what to do, if there is no such model or a download fails; OSError
     if a file cannot be written.
     """
-    folder, inside = locate(name, models_dir), Path(models_dir) / name
-    is_incomplete = folder == inside and problem_with(inside) != ""
-    if folder and not is_incomplete:
+    folder = locate(name, models_dir)
+    is_inside = folder == Path(models_dir) / name
+    if folder and not (is_inside and problem_with(folder)):
         return folder
     from checkpoints import elsewhere  # here, as most models are where they are sought
 
-    size, remote = elsewhere.size_of(name), elsewhere.repository(name)
+    size = elsewhere.size_of(name)
     if not folder and size != name:  # gpt2: once more, under the name of its size, 124M
         return find_folder(size, models_dir, download)
-    if folder and not remote:  # incomplete, by no download: the caller will say what it lacks
-        return folder
-    if remote and (cached := elsewhere.find_cached(remote)):
-        return cached
-    if remote and download:
-        from checkpoints.download import fetch_model  # here, as requests is slow to import
-
-        fetch_model(remote, inside)
-        return inside
-    raise elsewhere.no_model(name, models_dir, folder)
+    return elsewhere.find(name, models_dir, folder, download)

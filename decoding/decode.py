@@ -305,7 +305,6 @@ def compare(
         from decoding.text_difference import explain_difference  # rare
 
         noise_seed = options["seed"] if coupled else None
-        compared["difference"] = explain_difference(
-            target, ids, first, second, to_probs, noise_seed
-        )
+        difference = explain_difference(target, ids, first, second, to_probs, noise_seed)
+        compared["difference"] = difference
     return compared

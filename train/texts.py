@@ -117,29 +117,40 @@ def steps_of_teacher(
 ) -> Iterator[list[Tensor]]:
     """Yield the batches of the steps first to end - 1, two for each step:
 
-        [n_rows, n_ctx]        about two thirds of tokens_per_step: 7 in 10 texts are what the
-                               teacher sampled, the others passages of books
-        [n_rows, n_ctx / 2]    about one third: what the teacher wrote greedily
+        [n_rows, n_ctx]        first texts that the teacher sampled at temperature 1 to the end of
+                               its context, n_ctx, then as long passages of books
+        [n_rows, n_ctx / 2]    texts that the teacher wrote greedily
 
-    Before the first step, the teacher writes texts for all of them: a quarter as many as they read,
-    as each is read READS times on average. books: [n_ids]; seed: of all that is random
+    rows_of_a_step says how many rows. Whatever the teacher writes goes on from OPENING tokens of
+    books. It writes before the first step, for all steps, a READS-th of the rows that they read;
+    each step draws its rows from these at random, so that each is read READS times on average.
+
+    books: [n_ids]; tokens_per_step: of both batches, about; seed: of all that is random
     """
     n_ctx = teacher.config.n_positions
-    n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))  # texts, with two thirds of the tokens
-    n_books = round(0.3 * n_long)  # so a fifth of all tokens
-    n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))  # the last third
-    rng = generator(books, Purpose.WRITTEN, seed, first)
+    n_sampled, n_of_books, n_greedy = rows_of_a_step(tokens_per_step, n_ctx)
     n_steps = end - first
-    n_sampled = n_long - n_books
-    # the rows of all steps over how often each is read
-    n_sampled_in_all = ceil_div(n_sampled * n_steps, READS)
-    n_greedy_in_all = ceil_div(n_greedy * n_steps, READS)
-    sampled, greedy = written(teacher, books, n_sampled_in_all, n_greedy_in_all, rng)
+    n_to_sample = ceil_div(n_sampled * n_steps, READS)
+    n_to_write_greedily = ceil_div(n_greedy * n_steps, READS)
+    rng_of_texts = generator(books, Purpose.WRITTEN, seed, first)
+    sampled, greedy = written(teacher, books, n_to_sample, n_to_write_greedily, rng_of_texts)
     for step in range(first, end):
         rng = generator(books, Purpose.PASSAGES, seed, step)
-        own = drawn(sampled, n_sampled, rng)
-        of_books = passages(books, n_books, n_ctx, rng)
-        yield [torch.cat([own, of_books]), drawn(greedy, n_greedy, rng)]
+        by_teacher = drawn(sampled, n_sampled, rng)
+        of_books = passages(books, n_of_books, n_ctx, rng)
+        yield [torch.cat([by_teacher, of_books]), drawn(greedy, n_greedy, rng)]
+
+
+def rows_of_a_step(tokens_per_step: int, n_ctx: int) -> tuple[int, int, int]:
+    """How many texts of each kind steps_of_teacher reads in a step: (sampled, of books, greedy).
+    The first two kinds have n_ctx tokens each and together two thirds of tokens_per_step, about;
+    3 in 10 of these texts are of books, a fifth of all tokens. The last kind has n_ctx / 2 tokens
+    each and the other third.
+    """
+    n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))
+    n_of_books = round(0.3 * n_long)
+    n_greedy = max(1, round(tokens_per_step / 3 / (n_ctx // 2)))
+    return n_long - n_of_books, n_of_books, n_greedy
 
 
 def drawn(rows: Tensor, n: int, rng: torch.Generator) -> Tensor:  # [n_rows, n_seq] -> [n, n_seq]
