@@ -100,18 +100,23 @@ def benchmark(
     settings = {name: flags[name] for name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
     about = {"settings": settings, "machine": describe_machine(backend)}
-    flags = read_flags(flags)
-    writers: list[Callable[[str], None]] = [partial(print, flush=True)] if json else []
+    what_to_measure = read_flags(flags)
+    writers: list[Callable[[str], None]] = []  # each gets the JSON of every row, as it comes
+    if json:
+        writers.append(partial(print, flush=True))
     if out:
         writers.append(line_writer(require_new(out, ".jsonl")))
     if plot:
         require_new(plot, ".svg")
-    texts = [*dict.fromkeys(read_prompts(prompts or STORIES))][:n_prompts]
+    different = list(dict.fromkeys(read_prompts(prompts or STORIES)))  # each once, in order
+
     rows = []
-    for row in measure(flags, texts):
-        rows.append(row | about)
+    for figures in measure(what_to_measure, different[:n_prompts]):
+        row = figures | about
+        rows.append(row)
         for write in writers:
-            write(dumps(rows[-1]))
+            write(dumps(row))
+
     if not json:
         print(to_markdown(rows))
     if plot:
@@ -153,11 +158,8 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
         SamplingParams for each temperature; texts: the prompts
     Raises ValueError for a model that cannot be used, and for too few or too long prompts.
     """
-    drafts = flags["draft_model_size"]
-    n_tokens = flags["n_tokens_to_generate"]
-    acceptance = flags["synthetic_acceptance"]
+    drafts, n_tokens = flags["draft_model_size"], flags["n_tokens_to_generate"]
     load = random_models if flags["weights"] == "random" else load_models
-    speculative = list(itertools.product(drafts, flags["K"], flags["verification"]))
     for name in flags["target_model_size"]:
         target, models, encoder = load_drafts(
             name, drafts, flags["models_dir"], flags["backend"], load
@@ -165,22 +167,41 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
         ids = encode_fitting(texts, encoder, target, n_tokens)
         for to_probs, n_texts in itertools.product(flags["to_probs"], flags["batch_size"]):
             batches = batches_of(ids, n_texts)
-            decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
-            variants = [PLAIN, *speculative]
-            runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])
-            must_be_equal = to_probs.greedy and not acceptance  # the texts with and without drafts
-            for variant in speculative:
-                draft, K, rule = variant
-                bug = must_be_equal and has_bug(target, batches, runs, variant)
-                yield {
-                    "target": Path(name).name,
-                    "draft": Path(draft).name,
-                    "temperature": to_probs.temperature,
-                    "verification": rule,
-                    "batch_size": n_texts,
-                    "K": K,
-                    **make_row(runs[PLAIN], runs[variant], K, bug),
-                }
+            for row in measure_drafts(flags, target, models, to_probs, batches):
+                yield {"target": Path(name).name, **row}
+
+
+def measure_drafts(
+    flags: Mapping[str, Any],
+    target: Model,
+    models: dict[str, Any],
+    to_probs: SamplingParams,
+    batches: list[list[list[int]]],
+) -> Iterator[dict[str, Any]]:
+    """Measure all drafts of a target, with every K and rule, in turns, and yield a row for each:
+    "draft", "temperature", "verification", "batch_size", "K", and the figures of make_row.
+
+    flags: as for `measure`; models: {name of a draft: a Model, a head, or None for n-grams}
+    to_probs: makes p and q of logits; batches: lists of prompts, which are token ids
+    """
+    n_tokens, acceptance = flags["n_tokens_to_generate"], flags["synthetic_acceptance"]
+    decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
+    drafts = flags["draft_model_size"]
+    speculative = list(itertools.product(drafts, flags["K"], flags["verification"]))
+    variants = [PLAIN, *speculative]
+    runs = measure_in_turns(decode, variants, batches, flags["repeats"], flags["seed"])
+    must_be_equal = to_probs.greedy and not acceptance  # the texts with and without drafts
+    for variant in speculative:
+        draft, K, rule = variant
+        bug = must_be_equal and has_bug(target, batches, runs, variant)
+        yield {
+            "draft": Path(draft).name,
+            "temperature": to_probs.temperature,
+            "verification": rule,
+            "batch_size": len(batches[0]),
+            "K": K,
+            **make_row(runs[PLAIN], runs[variant], K, bug),
+        }
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:

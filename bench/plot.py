@@ -97,6 +97,21 @@ def line_of(
     return parts
 
 
+def most_shown(rows: list[dict]) -> float:
+    """The speedup at the upper edge of the picture: where the highest interval of the rows ends, if
+    that is at most 1.3 times the highest speedup, else that (a wide interval is cut off); and in
+    any case at least 1.5.
+    """
+    highest = max(map(measured, rows))
+    ends = [highest]
+    for row in rows:
+        interval = row["intervals"]["speedup"]
+        if interval:
+            _low, high = interval
+            ends.append(high)
+    return max(1.5, min(max(ends), 1.3 * highest))
+
+
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file: speedup against K, or
     against batch_size if there is only one K and several of these. A marker is hollow where the
@@ -106,14 +121,7 @@ def draw(rows: list[dict]) -> str:
     if len(values(rows, "K")) == 1 and len(values(rows, "batch_size")) > 1:
         axis = "batch_size"
     numbers, lines = values(rows, axis), lines_of(rows, axis)
-    highest = max(map(measured, rows))
-    highs = [highest]
-    for row in rows:
-        if row["intervals"]["speedup"]:
-            _low, high = row["intervals"]["speedup"]
-            highs.append(high)
-    # the picture ends at 1.5 or above, where the highest interval does; one that is wide is cut off
-    most = max(1.5, min(max(highs), 1.3 * highest))
+    most = most_shown(rows)
 
     def x_of(number: int) -> float:
         return LEFT + (RIGHT - LEFT) * (numbers.index(number) + 0.5) / len(numbers)
@@ -168,8 +176,7 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     each temperature, the highest first; both begin again when they are used up.
     """
     case_of = itemgetter("target", "draft", "verification")
-    cases = [case_of(one) for one in rows]
-    cases = list(dict.fromkeys(cases))  # each once
+    cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
     i_case = cases.index(case_of(row))
     colour = COLOURS[i_case % len(COLOURS)]
     temperatures = values(rows, "temperature")

@@ -66,17 +66,33 @@ def replay(
     folder = find_folder(target_model_size, models_dir)
     encoder = load_encoder(folder)
     texts = read_texts(file, target_model_size, encoder, read_config(folder).n_ctx)
+
     rows = []
     for name in names:
-        model = None if name == NGRAM else load_draft(name, models_dir, encoder, target_model_size)
+        model = None  # for n-grams
+        if name != NGRAM:
+            model = load_draft(name, models_dir, encoder, target_model_size)
         drafts = [drafts_along(model, text, max(Ks), encoder.n_vocab) for text in texts]
-        rows += [{"draft": name, "K": k, **replay_row(drafts, k)} for k in Ks]
+        for k in Ks:
+            rows.append({"draft": name, "K": k, **replay_row(drafts, k)})
+
     if json:
-        print("\n".join(map(dumps, rows)))
+        for row in rows:
+            print(dumps(row))
     else:
-        cells = [[number(row[column]) for column in COLUMNS] for row in rows]
-        print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], cells))
-        print(f"\n{counted(len(texts), 'text')}, {counted(rows[0]['tokens'], 'token')}")
+        print_table(rows, len(texts))
+
+
+def print_table(rows: list[dict[str, Any]], n_texts: int) -> None:
+    """Print rows, of K and of what replay_row returned, as a Markdown table, and below it of how
+    many texts and tokens they are.
+    """
+    cells = []
+    for row in rows:
+        cells.append([number(row[column]) for column in COLUMNS])
+    print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], cells))
+    n_tokens = rows[0]["tokens"]  # the same in all rows
+    print(f"\n{counted(n_texts, 'text')}, {counted(n_tokens, 'token')}")
 
 
 class Text(NamedTuple):
@@ -115,7 +131,8 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
             writer = settings.get("target_model_size", target)
             if writer == target:
                 texts.append(text_of(record, encoder, n_ctx))
-                n_sampled += settings.get("temperature", 0.0) > 0
+                if settings.get("temperature", 0.0) > 0:
+                    n_sampled += 1
         # whatever a line of another form provokes
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"

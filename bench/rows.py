@@ -53,10 +53,11 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     # lists, with a number for each prompt
     plain_seconds = median_seconds(plain)
     seconds = median_seconds(runs)
-    n_tokens = [sum(map(len, repeats[0]["texts"])) for repeats in runs]
+    n_tokens = [number_of_tokens(repeats[0]) for repeats in runs]  # as many in every repeat
     examined = total(runs, attrgetter("examined"))
     accepted = total(runs, attrgetter("accepted"))
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
+
     # numbers, of all prompts together
     figures: dict[str, Any] = {
         "plain_tokens_per_second": ratio(n_tokens, plain_seconds),
@@ -68,20 +69,24 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
     }
     a, c, v = figures["acceptance_rate"], figures["draft_cost"], figures["verify_cost"]
+    figures["predicted"] = None
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
         "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
         "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
+
+    # which of them stand
     reasons = {  # None for a figure that stands
         "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
         "verify_cost": why_no_verify_cost(v),
         "predicted": why_no_prediction(runs, K, v),
     }
     withheld = {name: reason for name, reason in reasons.items() if reason}
-    figures["predicted"] = None if "predicted" in withheld else speedup(a, K, c, v)
     for name in withheld:
         figures[name] = None
+    if "predicted" not in withheld:
+        figures["predicted"] = speedup(a, K, c, v)
     return {
         "prompts": sum(len(repeats[0]["texts"]) for repeats in runs),
         "tokens": sum(n_tokens),
@@ -89,6 +94,11 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "intervals": intervals,
         "withheld": withheld,
     }
+
+
+def number_of_tokens(run: Run) -> int:
+    """Return how many tokens the texts of a run have together."""
+    return sum(len(text) for text in run["texts"])
 
 
 def median_seconds(runs: Runs) -> list[float]:
@@ -184,4 +194,6 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
         return "too few of its rounds had room for K tokens before the text's end"
     if drafted.count(K) < DRAFTING * len(drafted):
         return "too few of its rounds drafted K tokens"
-    return "v is withheld" if why_no_verify_cost(v) else None  # the formula needs it
+    if why_no_verify_cost(v):
+        return "v is withheld"  # which the formula needs
+    return None

@@ -81,17 +81,17 @@ def decode_texts(
     name, K, rule_name = variant
     decoder: Decoder = "speculative" if name else "autoregressive"
     draft = drafts.get(name)  # None for PLAIN, too, which has no draft
-    draft_seconds: list[float] = []
+    draft_seconds: list[float] = []  # of each round, as the next one
     target_seconds: list[float] = []
 
     def clocked_drafter(drafter: Any) -> Any:
         return Clocked(drafter, "propose", draft_seconds)
 
-    def decode_one(i: int, batched: Callable) -> Written:
+    def decode_one(i: int, batched: Callable) -> Written:  # prompt i, with the models as batched
         clocked_target: Any = Clocked(batched(target), "read", target_seconds)
         rule = RULES[rule_name]
         if acceptance:
-            # the same for all texts of a batch: one unlucky text would slow the others
+            # the same coins for all texts of a batch: one unlucky text would slow the others
             rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
         rounds = begin(
             decoder,
@@ -108,18 +108,23 @@ def decode_texts(
         )
         return written(rounds, n_tokens)
 
-    is_batch = len(prompts) > 1
-    if is_batch:
-        texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
-    else:
+    if len(prompts) == 1:
         texts = [decode_one(0, batched=lambda model: model)]
+        del target_seconds[0]  # the prefill's
+    else:
+        texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
+        # a loop waits for the others, too: its times tell nothing of its own parts
+        draft_seconds.clear()
+        target_seconds.clear()
+    rounds_of_all: list[Draft] = []
+    for text in texts:
+        rounds_of_all += text.drafts
     return {
         "texts": [text.ids for text in texts],
-        "rounds": [draft for text in texts for draft in text.drafts],
+        "rounds": rounds_of_all,
         "seconds": max(text.seconds for text in texts),
-        # in a batch, a loop waits for the others, too: its times tell nothing of its own parts
-        "draft_seconds": [] if is_batch else draft_seconds,
-        "target_seconds": [] if is_batch else target_seconds[1:],  # without the prefill's
+        "draft_seconds": draft_seconds,
+        "target_seconds": target_seconds,
     }
 
 
@@ -147,8 +152,8 @@ def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Calla
     def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab]
         _, next_token = rule(draft, p, q, rng)
         # as many coins in every round, however many tokens it accepts
-        accepted = [coins.accept(acceptance) for _ in draft]
-        n_accepted = accepted.index(False) if False in accepted else len(draft)
+        rejected = [i for i in range(len(draft)) if not coins.accept(acceptance)]
+        n_accepted = rejected[0] if rejected else len(draft)
         return n_accepted, next_token
 
     return verify
@@ -164,11 +169,21 @@ def has_bug(
     runs: {variant: for each batch a list of dicts, one for each repeat, with "texts"}, as
         measure_in_turns returns it; that of PLAIN has the plain texts
     """
-    for prompts, plain_repeats, repeats in zip(batches, runs[PLAIN], runs[variant]):
-        for plain, run in zip(plain_repeats, repeats):
-            for prompt, plain_text, text in zip(prompts, plain["texts"], run["texts"]):
-                if plain_text != text:
-                    found = explain_difference(target, prompt, plain_text, text)
-                    if found["verdict"] == "bug":
-                        return True
+    for prompt, plain_text, text in texts_side_by_side(batches, runs[PLAIN], runs[variant]):
+        if plain_text != text:
+            found = explain_difference(target, prompt, plain_text, text)
+            if found["verdict"] == "bug":
+                return True
     return False
+
+
+def texts_side_by_side(
+    batches: list[list[list[int]]], plain: Runs, runs: Runs
+) -> Iterator[tuple[list[int], list[int], list[int]]]:
+    """Yield (prompt, its text in a run of `plain`, its text in that of `runs`), all token ids, for
+    each prompt of each batch and each repeat. plain, runs: for each batch a list of dicts, one for
+    each repeat, with "texts"
+    """
+    for prompts, plain_repeats, repeats in zip(batches, plain, runs):
+        for plain_run, run in zip(plain_repeats, repeats):
+            yield from zip(prompts, plain_run["texts"], run["texts"])

@@ -20,11 +20,14 @@ def painted(svg: str) -> str:
     variables = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {name: colour}
     rules = rules_of(style)
 
-    def paint(match: re.Match) -> str:
-        tag, attributes, end = match.groups()
+    def colour_of(variable: re.Match) -> str:  # var(--ink)
+        return variables[variable[1]]
+
+    def paint(shape: re.Match) -> str:
+        tag, attributes, end = shape.groups()
         for name, value in look_of(tag, attributes, rules).items():
             if f" {name}=" not in attributes:
-                colour = re.sub(r"var\((.*?)\)", lambda found: variables[found[1]], value)
+                colour = re.sub(r"var\((.*?)\)", colour_of, value)
                 attributes += f' {name}="{colour}"'
         return f"<{tag}{attributes}{end}>"
 

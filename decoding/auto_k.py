@@ -86,6 +86,7 @@ class AutoK:
         best = max(range(1, MAX_K + 1), key=tokens_per_second)
         if tokens_per_second(best) > 1 / alone:
             return best
+        # it does not pay: wait, or try it all the same
         self.waited += 1
         if self.waited <= self.patience:
             return 0

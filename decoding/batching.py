@@ -12,9 +12,11 @@ ready.
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
+from backends.backend import Backend
 from decoding.medusa import Medusa
 from gpt2 import CHUNK, KVCache, Model
 
@@ -75,26 +77,41 @@ def read_together(
     for ids, cache, n_last in zip(texts, caches, n_lasts):
         new_ids.append(left_to_read(model, ids, cache, n_last))
     slices = consecutive(len(ids) for ids in new_ids)  # the rows of the pass that are each text's
+    n_pairs = sum(len(new) * len(ids) for new, ids in zip(new_ids, texts))
+    attend = attention_of_texts(model.backend, caches, slices, n_pairs)
+
     xp = model.backend.xp
     x = xp.concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
-
-    def attend(layer: int, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same
-        out = xp.empty(q.shape, dtype=q.dtype)
-
-        def attend_texts(a: int, b: int) -> None:  # texts a to b
-            for cache, rows in zip(caches[a:b], slices[a:b]):
-                out[:, rows] = cache.attend(layer, q[:, rows], k[:, rows], v[:, rows])
-
-        n_scores = sum(q.shape[0] * len(new) * len(ids) for new, ids in zip(new_ids, texts))
-        model.backend.run_on_threads(attend_texts, len(texts), n_scores)
-        return out
-
     x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
     for cache, ids, rows in zip(caches, new_ids, slices):
         cache.advance(ids, x[rows])
     last_rows = [x[rows.stop - n_last : rows.stop] for rows, n_last in zip(slices, n_lasts)]
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[rows] for rows in consecutive(n_lasts)]
+
+
+def attention_of_texts(
+    backend: Backend, caches: Sequence[KVCache], slices: Sequence[slice], n_pairs: int
+) -> Callable:
+    """A function attend(layer, q, k, v) for Model.blocks, where the new positions of several texts
+    are stacked: the rows slices[i] are those of the text with the cache caches[i], and attend to
+    this text alone. It shares the texts among threads.
+
+    n_pairs: of a new position and one of its text, in all texts together
+    """
+
+    def attend(layer: int, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same
+        out = backend.xp.empty(q.shape, dtype=q.dtype)
+
+        def attend_texts(a: int, b: int) -> None:  # texts a to b
+            for cache, rows in zip(caches[a:b], slices[a:b]):
+                out[:, rows] = cache.attend(layer, q[:, rows], k[:, rows], v[:, rows])
+
+        n_head = q.shape[0]
+        backend.run_on_threads(attend_texts, len(caches), n_head * n_pairs)
+        return out
+
+    return attend
 
 
 def consecutive(lengths: Iterable[int]) -> list[slice]:
@@ -175,6 +192,25 @@ def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
             n_running -= 1
 
 
+def batched_model(
+    text_index: int, inbox: SimpleQueue, answer: SimpleQueue, model: Any
+) -> BatchedModel | None:
+    """The BatchedModel that stands for a model in the loop of a text; None for None."""
+    if model is None:
+        return None
+    return BatchedModel(text_index, model, inbox, answer)
+
+
+def submit(pool: ThreadPoolExecutor, task: Callable, batched: Callable, n_texts: int) -> Future:
+    """Let a thread of the pool call task(batched). Raises ValueError if none can be started.
+    n_texts: of all tasks, for the error
+    """
+    try:
+        return pool.submit(task, batched)
+    except RuntimeError as error:  # the limit of threads
+        raise ValueError(f"{n_texts} texts together: {error}; use fewer") from None
+
+
 def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -> list[Any]:
     """Call task(batched) for each of the tasks at the same time, each in a thread. Returns what
     they returned, in their order.
@@ -187,24 +223,12 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     """
     inbox: SimpleQueue = SimpleQueue()  # gets Requests, and the Future of each call that has ended
     answers: list[SimpleQueue] = [SimpleQueue() for _ in tasks]
-
-    def call_task(index: int, task: Callable) -> Any:
-        def batched(model: Any) -> BatchedModel | None:
-            if model is None:
-                return None
-            return BatchedModel(index, model, inbox, answers[index])
-
-        return task(batched)
-
-    def submit(index: int, task: Callable) -> Future:
-        try:
-            return pool.submit(call_task, index, task)
-        except RuntimeError as error:  # the limit of threads
-            raise ValueError(f"{len(tasks)} texts together: {error}; use fewer") from None
-
     pool = ThreadPoolExecutor(max(1, len(tasks)), THREAD_PREFIX)  # which refuses 0 threads
+    futures: list[Future] = []
     try:
-        futures = [submit(index, task) for index, task in enumerate(tasks)]
+        for index, task in enumerate(tasks):
+            batched = partial(batched_model, index, inbox, answers[index])
+            futures.append(submit(pool, task, batched, len(tasks)))
         for future in futures:
             future.add_done_callback(inbox.put)
         serve(inbox, len(futures), target)

@@ -35,7 +35,8 @@ class NGramDrafter:
             # only matches that end before the last token: a token must follow
             start = string.rfind(string[-n:], 0, len(string) - 1)
             if start >= 0:
-                return (ids[start + n :] * k)[:k]
+                following = ids[start + n :]
+                return (following * k)[:k]  # k times is long enough
         return []
 
 

@@ -69,23 +69,23 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     likely: for each of `tokens`, the likely_rows [(token, p, q)] of its place
     """
     draft = [int(token) for token in this_round.draft]
-    p, q, n = this_round.p, this_round.q, len(draft)
-    p_drafted = p[np.arange(n), draft].tolist()
-    q_drafted = q[np.arange(n), draft].tolist() if n else []
+    p, q = this_round.p, this_round.q
+    p_drafted = [float(p[i, token]) for i, token in enumerate(draft)]
+    q_drafted = [float(q[i, token]) for i, token in enumerate(draft)]
     support = None
-    before: Any = 1.0
+    weights = [1.0] * len(draft)  # of p at each drafted place
     if rule == "block":
         support = block_support(p_drafted, q_drafted)
-        before = np.array([1.0, *support[:-1]])[:, None]  # the support before each token, [n, 1]
+        weights = [1.0, *support[:-1]]  # the support of the place before
+    overlap = []
+    for i in range(len(draft)):
+        overlap.append(float(np.minimum(weights[i] * p[i], q[i]).sum()))
     likely = []
     for i, token in enumerate(this_round.tokens):
-        if i < n:
+        if i < len(draft):
             likely.append(likely_rows(p[i], q[i], {int(token), draft[i]}))
         else:  # the target's own token after the last drafted one
             likely.append(likely_rows(p[i], None, {int(token)}))
-    overlap: list[float] = []
-    if n:
-        overlap = np.minimum(before * p[:n], q).sum(axis=-1).tolist()
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,
@@ -128,8 +128,9 @@ def block_support(p: list[float], q: list[float]) -> list[float]:
     least up to it, given the draft (w in sampling.verify_block): the product of the ratios p / q so
     far, cut to 1 at each token. p, q: the probabilities of the drafted tokens.
     """
-    support, P = [], 1.0
+    support = []
+    so_far = 1.0
     for p_token, q_token in zip(p, q):
-        P = min(1.0, P * p_token / q_token)
-        support.append(P)
+        so_far = min(1.0, so_far * p_token / q_token)
+        support.append(so_far)
     return support

@@ -178,11 +178,14 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     """
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
-    is_greedy = options_of(settings)["to_probs"].greedy
-    chance = RANDOM if is_greedy else settings["temperature"]
-    other = settings | {"temperature": chance if is_greedy else 0.0}
+    if options_of(settings)["to_probs"].greedy:
+        chance = RANDOM
+        other = settings | {"temperature": RANDOM}
+    else:
+        chance = settings["temperature"]
+        other = settings | {"temperature": 0.0}
     runs: list[dict] = []
-    n_turns, n_done = N_TURNS, 0  # turns of each of the two runs, turns that both have had
+    n_turns = N_TURNS  # of each of the two runs
     for run_settings in (settings, other):
         notes: list[dict] = []
         for note in notes_of(pair, ids, run_settings, chance):
@@ -192,13 +195,14 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         turns: list[dict] = []
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)
+            is_first = not runs and not turns
             turns.append(turn)
-            n_done += 1
-            if n_done == 1:
-                if sum(times_of(turn)) > LONG:
+            if is_first:
+                times = times_of(turn)
+                if sum(times) > LONG:
                     n_turns = FEW_TURNS
-                tell(row=data(turn, [times_of(turn)]))
-            tell(done=n_done, total=2 * n_turns)
+                tell(row=data(turn, [times]))
+            tell(done=len(runs) * n_turns + len(turns), total=2 * n_turns)
         median = sorted(turns, key=speedup_of)[n_turns // 2]
         runs.append(data(median, [times_of(turn) for turn in turns]))
     shown, other_run = runs

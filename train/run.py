@@ -87,6 +87,15 @@ def save(folder: Path, step: int, identity: dict[str, Any], parts: list[Any]) ->
     write(folder / STATE, file.getvalue())
 
 
+def add_gradients(batches: list[Any], losses: Losses, progress: float) -> None:
+    """Add the gradients of a step to those that the models' parameters hold: of each model's loss,
+    the mean over the batches. losses(batch, progress): yields a loss for each model
+    """
+    for batch in batches:
+        for loss in losses(batch, progress):
+            (loss / len(batches)).backward()
+
+
 def train(
     folder: Path,
     identity: dict[str, Any],
@@ -123,9 +132,7 @@ def train(
             first = step - n_taken  # of this round
             batches_of_steps = lesson(first, min(first + ROUND, steps))
             for batches in islice(batches_of_steps, n_taken, None):
-                for batch in batches:
-                    for loss in losses(batch, step / steps):
-                        (loss / len(batches)).backward()  # adds up the gradients
+                add_gradients(batches, losses, step / steps)
                 for of_model, rate in zip(optimizers, rates):
                     move(of_model, rate * rate_at(step, steps))
                 step += 1

@@ -147,10 +147,10 @@ class Eagle(nn.Module):
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one
         ones = torch.ones(n_seq, n_seq, dtype=torch.bool, device=q.device)
-        # Row i of the mask is for the token at position i. keys[0]: the text, up to where its draft
-        # began; keys[1], keys[2], ...: one token of the draft each, n_back positions before
-        masks = [ones.tril(-n_before)]
-        masks += [ones.tril(-n_back).triu(-n_back) for n_back in reversed(range(n_before))]
+        # row i of a mask is for the token at position i, column j for the key at position j
+        masks = [ones.tril(-n_before)]  # keys[0], of the text: up to where the draft of i began
+        for n_back in reversed(range(n_before)):  # keys[1], ...: a drafted token, at i - n_back
+            masks.append(ones.tril(-n_back).triu(-n_back))  # one diagonal
         mask = torch.cat(masks, -1)  # [n_seq, (n_before + 1) n_seq]
         return F.scaled_dot_product_attention(q, torch.cat(keys, 2), torch.cat(values, 2), mask)
 
