@@ -34,11 +34,14 @@ def ratio_interval(
     denominators_without = sum(denominators) - np.asarray(denominators, float)
     if n < MIN_PROMPTS or min(*numerators_without, *denominators_without) <= 0:  # 0 has no log
         return None
-    # the square root of (n - 1) / n times the sum of squares, of the logarithm
-    standard_error = math.sqrt(n - 1) * np.log(numerators_without / denominators_without).std()
-    factor = math.exp(student_t(n - 1) * float(standard_error))
     value = sum(numerators) / sum(denominators)
-    return None if value == most else (value / factor, min(most, value * factor))
+    if value == most:
+        return None
+    logs = np.log(numerators_without / denominators_without)
+    # the square root of (n - 1) / n times the sum of the squares of their deviations
+    standard_error = math.sqrt(n - 1) * float(logs.std())
+    factor = math.exp(student_t(n - 1) * standard_error)
+    return value / factor, min(most, value * factor)
 
 
 def student_t(freedom: float) -> float:

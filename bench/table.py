@@ -111,10 +111,11 @@ def to_markdown(rows: list[dict]) -> str:
             common.append(f"{heading} {texts[0]}")
         elif n_different > 1 or texts[0] != "–":  # a column of dashes says nothing
             columns[heading] = texts
+    lines = list(zip(*columns.values()))  # columns to rows
     parts = [
         label(rows[0]["settings"]),
         f"All rows: {', '.join(common)}.",
-        markdown_table([*columns], [*zip(*columns.values())]),  # columns to rows
+        markdown_table(list(columns), lines),
         "\n".join(remarks(rows)),
         LEGEND,
         how_measured(rows),
@@ -155,9 +156,8 @@ def remarks(rows: list[dict]) -> list[str]:
     """Return a line for each reason for which figures of rows are withheld: "- HEADING –: reason (2
     of 6 rows)", in the order in which they come.
     """
-    reasons = Counter(
-        f"- {HEADINGS[column]} –: {reason}"
-        for row in rows
-        for column, reason in row["withheld"].items()
-    )
+    reasons: Counter[str] = Counter()
+    for row in rows:
+        for column, reason in row["withheld"].items():
+            reasons[f"- {HEADINGS[column]} –: {reason}"] += 1
     return [f"{reason} ({n} of {len(rows)} rows)" for reason, n in reasons.items()]

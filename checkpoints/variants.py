@@ -42,6 +42,7 @@ def fit_tensors(
     from the embedding's by more than rounding to float16.
     """
     tensors = common_names(stored, path)
+    # of a file with both, the second stays, which require_shapes refuses
     head = tensors.pop(HEAD, None) or tensors.pop(OLD_HEAD, None)
     wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
     if wte:

@@ -157,13 +157,7 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
-    done: list[Line] = []
-    for n, line in enumerate(lines, 1):
-        try:
-            done.append(json.loads(line))
-        except ValueError:
-            problem = "is not whole; delete it, and the lines after it"
-            raise ValueError(f"{path}, line {n}: {problem}") from None
+    done = [parsed(line, f"{path}, line {n}") for n, line in enumerate(lines, 1)]
     if piece:
         with path.open("r+b") as file:
             file.truncate(len(data) - len(piece))
@@ -171,6 +165,17 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
         problem = "does not say which models wrote its lines, so they are not compared"
         warnings.warn(f"{path}: {problem}")
     return done
+
+
+def parsed(line: bytes, where: str) -> Line:
+    """The Line that JSON stands for. Raises ValueError, which begins with `where`, if it is not
+    whole.
+    """
+    try:
+        return json.loads(line)
+    except ValueError:
+        problem = "is not whole; delete it, and the lines after it"
+        raise ValueError(f"{where}: {problem}") from None
 
 
 def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
@@ -267,10 +272,15 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
         for line, result in zip(readable, results):
             line[decoder] = result
     for line in readable:
-        one_turn = {decoder: [line[decoder]] for decoder in decoders}
-        options = options_of(line["settings"])
-        line.update(compare(one_turn, target, line["prompt_token_ids"], options))
+        add_comparison(line, decoders, target)
     return lines
+
+
+def add_comparison(line: Line, decoders: tuple[Decoder, ...], target: Model) -> None:
+    """Add what `compare` returns to a line that has its settings, ids, and results of decoders."""
+    one_turn = {decoder: [line[decoder]] for decoder in decoders}
+    options = options_of(line["settings"])
+    line.update(compare(one_turn, target, line["prompt_token_ids"], options))
 
 
 def add_ids(line: Line, target: Model, encoder: Encoder) -> None:

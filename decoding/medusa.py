@@ -90,14 +90,15 @@ class Medusa:
         places = []  # how many tokens each text has drafted
         for ids, cache in zip(texts, caches):
             places.append(len(ids) - len(cache.known))
-        begin = []  # the caches of texts whose draft begins
+        begun = []  # the caches of texts whose draft begins
         for cache, place, n_last in zip(caches, places, n_lasts):
             if n_last and place == 0:
-                begin.append(cache)
-        if begin:
-            hidden = self.backend.xp.concatenate([cache.known[-1:] for cache in begin])
-            for cache, logits in zip(begin, self.logits(hidden)):
+                begun.append(cache)
+        if begun:
+            last_states = self.backend.xp.concatenate([cache.known[-1:] for cache in begun])
+            for cache, logits in zip(begun, self.logits(last_states)):
                 cache.logits = logits  # [n_places, n_vocab]
+
         rows = []
         for cache, place, n_last in zip(caches, places, n_lasts):
             if n_last:

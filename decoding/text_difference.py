@@ -59,25 +59,27 @@ def explain_difference(
     sum_error = rounding(target, logits)
     passes_agree = spread(logits) <= MOST_FLOORS * sum_error
 
-    scores, error = logits, sum_error
+    # what a token was chosen by in each pass, and how far rounding can put it off
+    scores, float_error = logits, sum_error
     if noise_seed is not None and not to_probs.greedy:
         p = to_probs(logits)
         scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
-        error = sum_error / to_probs.temperature
+        float_error = sum_error / to_probs.temperature
     if passes_agree:
-        error = max(error, spread(scores))
+        float_error = max(float_error, spread(scores))
 
+    # how far apart the two tokens are, in the pass over one row
     nobody_ended = position < min(len(first), len(second))
     if nobody_ended:
         pair = scores[0, [first[position], second[position]]]
     else:
         pair = np.sort(scores[0])[-2:]  # the two best
     gap = np.ptp(np.maximum(pair, LEAST))
-    is_tie = passes_agree and nobody_ended and gap <= 2 * error
+    is_tie = passes_agree and nobody_ended and gap <= 2 * float_error
     return {
         "position": position,
         "gap": float(gap),
-        "float_error": float(error),
+        "float_error": float(float_error),
         "verdict": "tie" if is_tie else "bug",
     }
 

@@ -93,6 +93,11 @@ def texts_of(encoder: Encoder, tokens: list[int], notes: list[dict[str, Any]]) -
     return {token: encoder.decode([token]) for token in sorted(named)}
 
 
+def number_of_parameters(model: Any) -> int:
+    """How many parameters a Model or a head has, of its own."""
+    return sum(prod(shape) for shape in model.config.shapes().values())
+
+
 def run_data(
     pair: tuple,
     ids: list[int],
@@ -124,7 +129,7 @@ def run_data(
         "command": command(shown, defaults),
         "made": made(),
         "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
-        "parameters": [sum(map(prod, model.config.shapes().values())) for model in models],
+        "parameters": [number_of_parameters(model) for model in models],
         "numbers": str(target.params["wpe"].dtype),
         "processor": processor_name(),
         # without a character that the first new token completes: it is in the text of that one

@@ -96,14 +96,23 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
-
     tokens: list[int] = []
-    alone: list[float] = []  # seconds of each round
+    seconds: list[float] = []  # of each round
     rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
-    for this_round in timed(rounds, alone):
+    for this_round in timed(rounds, seconds):
         tokens += this_round.tokens
         tell()
+    split = take_speculative_turn(pair, ids, options, tell)
+    return {"tokens": tokens, "seconds": seconds[1:], "rounds": split}  # the first: the prefill's
 
+
+def take_speculative_turn(
+    pair: tuple, ids: list[int], options: dict[str, Any], tell: Callable
+) -> list[list[float]]:
+    """Decode a text with the speculative decoder, by the clock: [seconds of drafting, of all else]
+    of each round but the prefill. Arguments as for take_turn, but options: those of `begin`
+    """
+    target, draft_model, encoder = pair
     drafting: list[float] = []  # seconds of each call of the drafter in this round
     whole: list[float] = []  # seconds of each round
     split: list[list[float]] = []
@@ -119,8 +128,7 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
         split.append([in_drafting, whole[-1] - in_drafting])
         drafting.clear()
         tell()
-    # the first of each is the prefill
-    return {"tokens": tokens, "seconds": alone[1:], "rounds": split[1:]}
+    return split[1:]
 
 
 def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
