@@ -69,12 +69,12 @@ def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
     w = [1.0]  # the weights: products of the ratios p / q, limited to 1 at each position
     for i, token in enumerate(draft):
         w.append(min(1.0, w[-1] * p[i, token] / q[i, token]))
-    q = [*q[: len(draft)], 0.0]  # 0 after the last: nothing is drafted there, the residual is p
     for t in reversed(range(len(draft) + 1)):  # the longest block first
-        S = np.maximum(w[t] * p[t] - q[t], 0).sum()
+        q_next = q[t] if t < len(draft) else 0.0  # after the last nothing is drafted
+        S = np.maximum(w[t] * p[t] - q_next, 0).sum()
         # w[0] = 1, so the loop ends in a return; and with w[t] = 1 the coin is S / S, or 0 / 0
         if w[t] == 1 or rng.accept(S / (S + 1 - w[t])):
-            return t, rng.sample(residual(w[t] * p[t], q[t]))
+            return t, rng.sample(residual(w[t] * p[t], q_next))
 
 
 RULES = {"token": verify, "block": verify_block}  # as --verification names them

@@ -134,8 +134,9 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
     top_k, top_p = flags["top_k"], flags["top_p"]
     to_probs = [SamplingParams(temperature, top_k, top_p) for temperature in lists["temperature"]]
-    for name in ("n_prompts", "n_tokens_to_generate", "repeats"):
-        require_at_least(1, **{name: flags[name]})
+    require_at_least(1, n_prompts=flags["n_prompts"])
+    require_at_least(1, n_tokens_to_generate=flags["n_tokens_to_generate"])
+    require_at_least(1, repeats=flags["repeats"])
     require_at_least(0, seed=flags["seed"])
     for rule in lists["verification"]:
         if rule not in RULES:

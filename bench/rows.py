@@ -188,7 +188,10 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
 
     runs: of the drafter, for each prompt a dict for each repeat, with "rounds", a Draft for each
     """
-    rounds = [one for repeats in runs for run in repeats for one in run["rounds"]]
+    rounds: list[Draft] = []
+    for repeats in runs:
+        for run in repeats:
+            rounds += run["rounds"]
     drafted = [one.drafted for one in rounds if one.room >= K]
     if len(drafted) < ROOMY * len(rounds):
         return "too few of its rounds had room for K tokens before the text's end"

@@ -70,18 +70,22 @@ def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[R
         look = SOURCES[source]
         return paint(f"{look.before}{printable(text)}{look.after}", look.colour)
 
+    def marked(this_round: Round) -> str:
+        line = ""
+        for token, source in zip(this_round.tokens, sources_of(this_round)):
+            line += mark(decode([token]), source)
+        rejected = this_round.draft[this_round.accepted : this_round.examined]  # one or none
+        for token in rejected:
+            line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
+        return line
+
     legend = [mark(look.name, source) for source, look in SOURCES.items()]
     print("round  accepted  text    " + "  ".join(legend))
     ids: list[int] = []
     for n, this_round in enumerate(rounds):
         ids += this_round.tokens
         if this_round.tokens:  # the prefill has none
-            line = ""
-            for token, source in zip(this_round.tokens, sources_of(this_round)):
-                line += mark(decode([token]), source)
-            rejected = this_round.draft[this_round.accepted : this_round.examined]  # one or none
-            for token in rejected:
-                line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
-            print(f"{n:>5}  {this_round.accepted:>6}/{this_round.examined}  {line}", flush=True)
+            counts = f"{this_round.accepted:>6}/{this_round.examined}"
+            print(f"{n:>5}  {counts}  {marked(this_round)}", flush=True)
         yield this_round
     print(f"{opening}{encoder.decode(encoder.without_end(ids))}")

@@ -199,7 +199,9 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         for note in notes_of(pair, ids, run_settings, chance):
             notes.append(note)
             tell()
-        data = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
+
+        # report(the turn to show, the times of all turns)
+        report = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)
@@ -209,9 +211,9 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
                 times = times_of(turn)
                 if sum(times) > LONG:
                     n_turns = FEW_TURNS
-                tell(row=data(turn, [times]))
+                tell(row=report(turn, [times]))
             tell(done=len(runs) * n_turns + len(turns), total=2 * n_turns)
         median = sorted(turns, key=speedup_of)[n_turns // 2]
-        runs.append(data(median, [times_of(turn) for turn in turns]))
+        runs.append(report(median, [times_of(turn) for turn in turns]))
     shown, other_run = runs
     return shown | {"other": other_run}
