@@ -210,7 +210,8 @@ def new_lines(
     if n_done < len(jobs):
         # a group that was begun is decoded again as it was: other passes would round otherwise
         n_again = n_done % batch_size
-    groups = [jobs[i : i + batch_size] for i in range(n_done - n_again, len(jobs), batch_size)]
+    first = n_done - n_again
+    groups = [jobs[i : i + batch_size] for i in range(first, len(jobs), batch_size)]
     mapping: AbstractContextManager[Callable] = nullcontext(map)
     if cluster:
         from cli.cluster import connect  # Dask

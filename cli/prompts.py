@@ -58,7 +58,7 @@ def prompt_of(line: str, where: str) -> str:
         record = json.loads(line)
         fields = record.get("settings", record)
         prompts = [fields[name] for name in FIELDS if name in fields]
-        prompt = prompts[0]
+        prompt = prompts[0]  # IndexError without such a field
         is_text = prompt.strip() != ""
     # no JSON, no object, no such field, or no text in it
     except (ValueError, AttributeError, TypeError, LookupError, RecursionError):

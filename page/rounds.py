@@ -73,7 +73,7 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     p_drafted = [float(p[i, token]) for i, token in enumerate(draft)]
     q_drafted = [float(q[i, token]) for i, token in enumerate(draft)]
     support = None
-    weights = [1.0] * len(draft)  # of p at each drafted place
+    weights = [1.0] * len(draft)  # of p in the overlap at each drafted place
     if rule == "block":
         support = block_support(p_drafted, q_drafted)
         weights = [1.0, *support[:-1]]  # the support of the place before
