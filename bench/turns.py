@@ -89,10 +89,6 @@ def decode_texts(
 
     def decode_one(i: int, batched: Callable) -> Written:  # prompt i, with the models as batched
         clocked_target: Any = Clocked(batched(target), "read", target_seconds)
-        rule = RULES[rule_name]
-        if acceptance:
-            # the same coins for all texts of a batch: one unlucky text would slow the others
-            rule = with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
         rounds = begin(
             decoder,
             clocked_target,
@@ -103,7 +99,7 @@ def decode_texts(
             K=K,
             to_probs=to_probs,
             seed=stream(Purpose.TEXT, *seeds, i),
-            rule=rule,
+            rule=rule_of(rule_name, acceptance, seeds),
             around_drafter=clocked_drafter,
         )
         return written(rounds, n_tokens)
@@ -140,6 +136,17 @@ def written(rounds: Iterator[Round], n_tokens: int) -> Written:
         drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
         ids += one.tokens
     return Written(ids, drafts[1:], sum(seconds[1:]))
+
+
+def rule_of(name: str, acceptance: float, seeds: tuple[int, int, int]) -> Callable:
+    """Return the rule of this name in RULES, for one text; with an acceptance other than 0 as
+    with_fixed_acceptance returns it, with random numbers that `seeds` decide.
+    """
+    rule = RULES[name]
+    if acceptance == 0:
+        return rule
+    # the same coins for all texts of a batch: one unlucky text would slow the others
+    return with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
 
 
 def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:
