@@ -88,31 +88,29 @@ def end_with(parent: int) -> None:
     os._exit(1)
 
 
-def judge_of(
-    program: str, settings: dict[str, Any], began: float
-) -> Callable[[], list[dict[str, Any]]]:
-    """Import a program: an adapter, a file judge_*.py, or FILE.py[:NAME], whose function it finds.
-    Returns a function without arguments that judges it and returns a list of results of `prove`.
-    Of the settings an adapter gets the timeout only, for each of its functions: it becomes the
-    default of prove.prove in this process. Raises OSError without such a file; ValueError if it
-    cannot be imported, if it has no such function, and for temperature, top_k or top_p out of
-    bounds.
+def judge_of(program: str, settings: dict[str, Any], began: float) -> Callable:
+    """Import a program, but do not judge it yet. Returns a function without arguments that judges
+    it and returns a list of results of `prove`.
 
-    settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
+    program: FILE.py or FILE.py:NAME, one function, with one result; or an adapter to a known
+        program, a file judge_*.py, whose function referee() gives the results
+    settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, as the flags of these
+        names. An adapter gets the timeout only, for each call of `prove`: prove.TIMEOUT becomes it
     began: a time of time.time(); what has passed since is taken from the timeout of FILE.py
+    Raises OSError without such a file; ValueError if it cannot be imported, if it has no such
+    function, and for temperature, top_k or top_p out of bounds.
     """
+    timeout, batch, seed = settings["timeout"], settings["batch"], settings["seed"]
     if Path(program).stem.startswith("judge_"):
-        referee.prove = partial(referee.prove, timeout=settings["timeout"])
-        adapter = load(Path(program))
-        return lambda: fitting(adapter)
+        referee.TIMEOUT = timeout  # adapters call prove without one
+        return partial(fitting, load(Path(program)))
     function, name = find(program)
     to_probs = filtered(settings["temperature"], settings["top_k"], settings["top_p"])
-    left = settings["timeout"] - (time() - began)
+    left = timeout - (time() - began)
 
     def judge() -> list[dict[str, Any]]:
-        batch, seed = settings["batch"], settings["seed"]
-        judged = partial(referee.prove, name=name, to_probs=to_probs, batch=batch, seed=seed)
-        return [judged(function, timeout=left)]
+        result = referee.prove(function, None, name, to_probs, batch=batch, timeout=left, seed=seed)
+        return [result]
 
     return judge
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence  # the real ones, whatever noise.py does
 
 Text = tuple[int, ...]
+Law = dict[Text, float]  # {text: its probability}
 Model = Callable[[Text], np.ndarray]  # text -> [n_vocab]
 ToProbs = Callable[[np.ndarray], np.ndarray]  # [n_vocab] -> [n_vocab]
 
@@ -97,19 +98,23 @@ class Case:
             q /= q.sum()
         return np.eye(len(q))[q.argmax()] if self.greedy else q
 
-    def laws(self) -> list[dict[Text, float]]:
+    def laws(self) -> list[Law]:
         """The right distributions of what counts of a text, {view: probability}, one for each of
         those that `views` returns.
         """
         if not self.seen:
             return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
         places_of, classes = self.seen
-        laws: list[dict[Text, float]] = []
+        laws: list[Law] = []
         for places in places_of:
             rows = [self.p((0,) * place) for place in places]  # the same after each text so long
             masses = [np.bincount(classes, row / row.sum()) for row in rows]  # [place][class]
-            views = product(*(range(len(mass)) for mass in masses))  # a class for each place
-            laws.append({v: math.prod(mass[c] for mass, c in zip(masses, v)) for v in views})
+            law: Law = {}
+            for view in product(
+                range(max(classes) + 1), repeat=len(places)
+            ):  # a class for each place
+                law[view] = math.prod(mass[c] for mass, c in zip(masses, view))
+            laws.append(law)
         return laws
 
     def views(self, text: Text) -> list[Text]:
@@ -165,8 +170,9 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
         if top_k:
             p[order[top_k:]] = 0
         p /= p.sum()
-        before = p[order].cumsum()[:-1]  # what the likelier tokens have together
-        p[order[1:][before >= top_p]] = 0
+        before = p[order].cumsum()[:-1]  # for order[1:], what the likelier tokens have together
+        beyond = order[1:][before >= top_p]
+        p[beyond] = 0
         return p / p.sum()
 
     return to_probs
@@ -462,9 +468,7 @@ MANY_ROWS = replace(MANY_ROWS, seen=(tuple(TWO_OF_SIX), (0, 1, 2)))
 # ---------------------------------------------------------------- right answers
 
 
-def round_law(
-    target: Model, draft_model: Model, text: Text, k: int, block: bool
-) -> Iterator[tuple[Text, float]]:
+def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Text, float]]:
     """Yield (tokens, probability) of every possible round after a text, for k drafted tokens: of
     the token rule, or if `block` of block verification. It is their law in closed form, and uses
     neither: after the kept tokens x, token y is kept, too, with min(kept(x) p(y), drafted(x) q(y)),
@@ -476,10 +480,13 @@ def round_law(
         drafted and kept; drafted: that they are drafted, which the token rule, unlike block
         verification, forgets: it goes on as if it were `kept`, too.
         """
-        p = kept * target(text + tokens)
-        q = drafted * draft_model(text + tokens) if len(tokens) < k else 0 * p
+        p = kept * case.p(text + tokens)
+        q = np.zeros(len(p))
+        if len(tokens) < k:
+            q = drafted * case.q(text + tokens)
         for token in range(len(p)):
-            longer, both = (*tokens, token), min(p[token], q[token])
+            longer = (*tokens, token)
+            both = min(p[token], q[token])
             if p[token] > q[token]:
                 yield longer, p[token] - q[token]
             if both > 0:
@@ -501,7 +508,7 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
         return 0.0
     k = case.K if case.rounds else min(case.K, case.n_tokens - len(text) - 1)  # a loop: what fits
     kept = 0.0
-    for tokens, probability in round_law(case.p, case.q, text, k, block):
+    for tokens, probability in round_law(case, text, k, block):
         if case.end in tokens:
             tokens = tokens[: tokens.index(case.end) + 1]
         later = drafts_kept(case, block, text + tokens, n_rounds + 1)
@@ -509,15 +516,13 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
     return kept
 
 
-def complete(
-    texts: dict[Text, float], target: Model, n_tokens: int, end: int | None = None
-) -> dict[Text, float]:
+def complete(texts: Law, target: Model, n_tokens: int, end: int | None = None) -> Law:
     """Let the target complete texts, {text: probability}, to n_tokens or to the token `end`, in
     every way. Returns the distribution of the completed texts, {text: probability}; those that have
     n_tokens or more, or end with `end`, stay as they are. complete({(): 1.0}, ...) is the target's
     own distribution, by the chain rule.
     """
-    completed: dict[Text, float] = {}
+    completed: Law = {}
     unfinished = list(texts.items())
     while unfinished:
         text, probability = unfinished.pop()

@@ -104,7 +104,7 @@ class Branch:
     def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
         """Raise kind(problem), with the problem in one line; or again the problem with which this
         branch was stopped before. It is kept in self.problem, as the examined code may have a bare
-        `except`, which catches it.
+        `except`, which catches it. Write `raise branch.stop(...)`: a reader sees that this ends.
         """
         self.problem = self.problem or kind(in_line(problem))
         raise self.problem
@@ -122,14 +122,14 @@ class Branch:
         total, n_made = sum(numbers), len(self.choices)
         self.check(numbers, total)
         if n_made == MOST_CHOICES:
-            self.stop(TOO_MANY_IN_ONE)
+            raise self.stop(TOO_MANY_IN_ONE)
         if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
             raise LeftOut
         normalised = tuple(weight / total for weight in numbers)
         if n_made < len(self.script):  # the runs before came here, too, and had the same choice
             choice = self.script[n_made]
             if choice.weights != normalised:
-                self.stop(STATE)
+                raise self.stop(STATE)
         else:
             options = [i for i, weight in enumerate(normalised) if weight > NEVER]
             choice = Choice(label, normalised, options, 0)
@@ -140,7 +140,7 @@ class Branch:
     def check(self, weights: list[float], total: float) -> None:
         """Stop the branch for weights, with this sum, that are no probabilities."""
         if not 0 < total < np.inf or min(weights) < 0:  # NaN, too
-            self.stop(f"a choice among {format_row(weights)}: expected probabilities")
+            raise self.stop(f"a choice among {format_row(weights)}: expected probabilities")
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
         """Sample a token with the probabilities p: a choice. Raises Undecidable unless p is one row
@@ -148,7 +148,7 @@ class Branch:
         """
         row = to_row(p)
         if row is None or abs(row.sum() - 1) > 1e-5:
-            self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
+            raise self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
         return self.choose(row, "sampled")
 
     def random(self) -> Any:
@@ -161,9 +161,9 @@ class Branch:
         which the first option is True. ratio is a number, or an array with one element; for
         anything else, and for NaN, Undecidable is raised, and shows it.
         """
-        row = to_row(np.reshape(ratio, -1))
+        row = to_row(np.reshape(ratio, -1))  # a number becomes an array of one element
         if row is None or len(row) != 1 or np.isnan(row[0]):
-            self.stop(f"accept({format_row(ratio)}): expected a number")
+            raise self.stop(f"accept({format_row(ratio)}): expected a number")
         yes = min(max(float(row[0]), 0.0), 1.0)
         return self.choose([yes, 1 - yes], "coin") == 0
 
@@ -181,7 +181,7 @@ class RealBranch(Branch):
         """
         self.n_made += 1
         if self.n_made > MOST_CHOICES:
-            self.stop(TOO_MANY_IN_ONE)
+            raise self.stop(TOO_MANY_IN_ONE)
         row = np.asarray(weights, float)
         cumulative = row.cumsum()
         self.check(row.tolist(), cumulative[-1])
@@ -194,9 +194,7 @@ current: Branch | None = None  # of the run in progress, for symbolic numbers (n
 
 
 def take(
-    run: Callable[[Branch], Hashable],
-    script: Sequence[Choice] = (),
-    deadline: float = math.inf,
+    run: Callable[[Branch], Hashable], script: Sequence[Choice] = (), deadline: float = math.inf
 ) -> tuple[Any, Branch]:
     """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
     returned, the branch). In place of what run returned that has None where the branch is too

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from .cases import Model, Text, complete
+from .cases import Law, Model, Text, complete
 from .enumerate import Branch, Choice, Impossible, Undecidable, branches, total_variation
 from .follow import followed, untouched
 
@@ -25,7 +25,8 @@ class Run(NamedTuple):
         drafted = tuple(c.index for c in self.branch.choices if c.label == "drafted")
         # a loop does not tell what it drafts; it has left the draft if its first coin says no, 1
         coins = [c.index for c in self.branch.choices if c.label == "coin"]
-        return coins[:1] == [1] or self.text[: len(drafted)] != drafted
+        said_no = len(coins) > 0 and coins[0] == 1
+        return said_no or self.text[: len(drafted)] != drafted
 
 
 def examine(
@@ -103,7 +104,7 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
     """Compare the texts of all branches, completed, with the target's. Returns what that gives of
     the dict of `examine`: problem, or distance, kept and perhaps first_wrong.
     """
-    texts: dict[Text, float] = defaultdict(float)
+    texts: Law = defaultdict(float)
     kept = 0.0
     for text, n_passes, branch in runs:
         texts[text] += branch.probability
@@ -123,9 +124,7 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
     return found | dict(first_wrong=wrong)
 
 
-def first_error(
-    yours: dict[Text, float], right: dict[Text, float], n_tokens: int
-) -> tuple[Text, float, float]:
+def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, float]:
     """The shortest beginning of a text that comes too often: (its tokens, its probability in
     `yours`, its probability in `right`); of several of that length, the one with the largest
     excess. yours and right: {text of n_tokens or less: probability}, which differ
@@ -139,9 +138,9 @@ def first_error(
     return beginning, of_yours[beginning], of_right[beginning]
 
 
-def beginnings(texts: dict[Text, float], n: int) -> dict[Text, float]:
+def beginnings(texts: Law, n: int) -> Law:
     """{the first n tokens of a text: their probability}, from {text: probability}."""
-    found: dict[Text, float] = defaultdict(float)
+    found: Law = defaultdict(float)
     for text, probability in texts.items():
         found[text[:n]] += probability
     return found

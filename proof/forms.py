@@ -31,7 +31,7 @@ from .enumerate import Branch, Impossible, RealBranch, Undecidable, describe_err
 from .sources import NUMPY, Source
 
 Stop = Callable[..., NoReturn]  # Branch.stop: raises Undecidable, or another kind
-MOST_CALLS = 1_000  # of a model, in one run
+MOST_CALLS = 1_000  # of a model, in one run; and tokens that are read of one result
 EMPTY_DRAFT = "for an empty draft"
 TUPLES = "it returns a tuple that is not (how many are accepted, the next token): return a list"
 
@@ -83,9 +83,9 @@ def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -
     try:
         return call(draft, *others, branch=branch)
     except Exception as error:
-        if not is_empty:
-            raise
-        branch.stop(f"{EMPTY_DRAFT} it raised {describe_error(error)}", Impossible)
+        if is_empty:
+            raise branch.stop(f"{EMPTY_DRAFT} it raised {describe_error(error)}", Impossible)
+        raise
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:
@@ -95,35 +95,55 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
     """
     if isinstance(result, tuple):
         if len(result) != 2:
-            stop(TUPLES)
+            raise stop(TUPLES)
         accepted, following = result
-        n_accepted = tokens_of((accepted,), len(draft) + 1, stop, "it accepts")[0]
-        return draft[:n_accepted] + tokens_of((following,), n_vocab, stop, "its next token is")
+        n_accepted = token_of(accepted, len(draft) + 1, stop, "it accepts")
+        next_token = token_of(following, n_vocab, stop, "its next token is")
+        return [*draft[:n_accepted], next_token]
     tokens = tokens_of(result, n_vocab, stop)
     if not 1 <= len(tokens) <= len(draft) + 1:
-        stop(f"it returns {tokens}: expected 1 to {len(draft) + 1} tokens", Impossible)
+        raise stop(f"it returns {tokens}: expected 1 to {len(draft) + 1} tokens", Impossible)
     return tokens
 
 
 def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") -> list[int]:
     """Convert tokens, nodes or counts of any integer type (Python's, NumPy's, torch's) to a list of
-    ints, which must be in 0 ... limit - 1; at most MOST_CALLS of them are read. For anything else
-    `stop` is called, which raises Undecidable, or Impossible for integers out of these bounds: its
-    message is like "it returns [7]: expected tokens below 3", where `event` is "it returns". A
-    tuple of one stands for one token, and the message shows that: "it accepts 7: ...".
+    ints, which must be in 0 ... limit - 1. The first MOST_CALLS (1,000) are read and returned: what
+    follows them, as in a generator that never ends, is not looked at. Raises by `stop`: Undecidable
+    for what is no integers, Impossible for integers out of these bounds. The message is like "it
+    returns [7]: expected tokens below 3", where `event` is "it returns"; a tuple of one is shown as
+    its element, "it accepts 7: ...".
     """
-    shown = result[0] if isinstance(result, tuple) and len(result) == 1 else result
+    shown = result
+    if isinstance(result, tuple) and len(result) == 1:
+        shown = result[0]
     problem = f"{event} {shown!r}: expected tokens below {limit}"
+    if result is None:
+        raise stop(f"{problem} (does a branch end without return?)")
     if not isinstance(result, Iterable):
-        stop(problem + (" (does a branch end without return?)" if result is None else ""))
-    found = list(islice(result, MOST_CALLS))
+        raise stop(problem)
+    elements = list(islice(result, MOST_CALLS))  # an error of a generator passes
     try:
-        tokens = [operator.index(t.item() if hasattr(t, "item") else t) for t in found]
-    except (TypeError, ValueError, RuntimeError):  # RuntimeError: torch, of a row
-        stop(problem)
-    if not all(0 <= token < limit for token in tokens):
-        stop(problem, Impossible)
+        tokens = [as_int(element) for element in elements]
+    except (TypeError, ValueError, RuntimeError):
+        raise stop(problem)
+    if any(token not in range(limit) for token in tokens):
+        raise stop(problem, Impossible)
     return tokens
+
+
+def token_of(result: Any, limit: int, stop: Stop, event: str) -> int:
+    """One token, node or count as an int, by tokens_of, which says what is raised."""
+    return tokens_of((result,), limit, stop, event)[0]
+
+
+def as_int(x: Any) -> int:
+    """An integer of Python, NumPy or torch, also in an array of one element, as Python's. Raises
+    TypeError for 1.5, and TypeError, ValueError or RuntimeError (torch) for a row of several.
+    """
+    if hasattr(x, "item"):
+        x = x.item()
+    return operator.index(x)
 
 
 # ---------------------------------------------------------------- a round of a batch
@@ -146,21 +166,28 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
         result = call(drafts, p[np.newaxis], q[np.newaxis], branch=branch)
         return rounds_of(result, 1, branch)[0]
 
-    if not case.rows:
-        return rule_text(call_one, case, branch)
+    if case.rows:
+        return text_of_rows(call, case, branch)
+    return rule_text(call_one, case, branch)
+
+
+def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
+    """Draft for each row of case.rows, and call a rule for batches once, with all of them. Returns
+    (the texts of the rows, one after the other; number of passes of the target), as batch_text.
+    """
     rounds = [drafted(row, (), branch) for row in case.rows]
-    drafts = np.array([draft for draft, _, _ in rounds])
+    drafts = [draft for draft, _, _ in rounds]
     p = np.array([its_p for _, its_p, _ in rounds])
     q = np.array([its_q for _, _, its_q in rounds])
-    results = rounds_of(call(drafts, p, q, branch=branch), len(case.rows), branch)
+    result = call(np.array(drafts), p, q, branch=branch)
     text: list[int] = []
     n_passes = 0
-    for row, (draft, _, _), result in zip(case.rows, rounds, results):
-        tokens = round_of(result, draft, case.n_vocab, branch.stop)
-        n_missing = row.n_tokens - len(tokens)
-        for _ in range(n_missing):
+    for row, draft, its_round in zip(case.rows, drafts, rounds_of(result, len(drafts), branch)):
+        tokens = round_of(its_round, draft, case.n_vocab, branch.stop)
+        n_passes += 1
+        while len(tokens) < row.n_tokens:
             tokens.append(branch.choose(row.p(tuple(tokens)), "completed"))
-        n_passes += 1 + n_missing
+            n_passes += 1
         text += tokens
     return tuple(text), n_passes
 
@@ -172,20 +199,21 @@ def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     there are n_rows rows.
     """
     has_counts = isinstance(result, tuple) and len(result) == 2
-    tokens, counts = result if has_counts else (result, [])
+    tokens = result[0] if has_counts else result
     try:
         rows = [[operator.index(token) for token in row] for row in as_list(tokens)]
-        lengths = [operator.index(n) for n in as_list(counts)]
+        if has_counts:
+            lengths = [operator.index(n) for n in as_list(result[1])]
+        else:  # a row ends where its padding begins
+            lengths = [row.index(-1) if -1 in row else len(row) for row in rows]
     except TypeError:
-        branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
-    if not has_counts:
-        lengths = [row.index(-1) if -1 in row else len(row) for row in rows]
+        raise branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
     if not len(rows) == len(lengths) == n_rows:
-        branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
+        raise branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
     for row, n in zip(rows, lengths):
-        is_padded = has_counts or set(row[n:]) <= {-1}
-        if not 0 <= n <= len(row) or not is_padded:
-            branch.stop(f"it returns {row}, of which {n} count", Impossible)
+        is_padding = all(token == -1 for token in row[n:])
+        if not 0 <= n <= len(row) or not (has_counts or is_padding):
+            raise branch.stop(f"it returns {row}, of which {n} count", Impossible)
     return [row[:n] for row, n in zip(rows, lengths)]
 
 
@@ -230,20 +258,21 @@ def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[
 
     tokens: that were drafted, of each node
     """
+    stop, n_most = branch.stop, case.n_tokens
     if not is_pair(result):
-        found = tokens_of(result, case.n_vocab, branch.stop)
-        if not 1 <= len(found) <= case.n_tokens:
-            branch.stop(f"it returns {found}: expected 1 to {case.n_tokens} tokens", Impossible)
+        found = tokens_of(result, case.n_vocab, stop)
+        if not 1 <= len(found) <= n_most:
+            raise stop(f"it returns {found}: expected 1 to {n_most} tokens", Impossible)
         return found
     accepted, following = result
-    nodes = tokens_of(accepted, len(tokens), branch.stop, "its accepted nodes are")
+    nodes = tokens_of(accepted, len(tokens), stop, "its accepted nodes are")
     expected_parent = -1  # the root
     for node in nodes:
         if case.parents[node] != expected_parent:
-            branch.stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
+            raise stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
         expected_parent = node
-    next_token = tokens_of((following,), case.n_vocab, branch.stop, "its next token is")
-    return [tokens[node] for node in nodes] + next_token
+    next_token = token_of(following, case.n_vocab, stop, "its next token is")
+    return [*(tokens[node] for node in nodes), next_token]
 
 
 def is_pair(result: Any) -> bool:
@@ -257,22 +286,24 @@ def is_pair(result: Any) -> bool:
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Call a loop once, with the two models of the case. Returns (its new tokens, number of passes
     of the target). Raises Undecidable if they are no tokens, or fewer than case.n_tokens without
-    case.end; more are returned as they are.
+    case.end; more are returned as they are. After case.n_tokens tokens both models are certain of
+    token 0: a loop may draft so far, and that is to add no branches.
 
     call: (target, draft_model, ids, n_tokens, K, branch=, end=) -> the new tokens, or (these,
         number of passes); the models are TableModels, ids is the prompt, a list
     """
-    certain = np.eye(case.n_vocab)[0]  # a loop may draft more than the text takes: without chance
+    certain_of_0 = np.eye(case.n_vocab)[0]
 
     def table(model: Model) -> TableModel:
-        limited = lambda text: model(text) if len(text) < case.n_tokens else certain
+        limited = lambda text: model(text) if len(text) < case.n_tokens else certain_of_0
         return TableModel(limited, case.prompt, branch.stop, case.dtype)
 
-    target, draft_model, ids = table(case.target), table(case.draft_model), list(case.prompt)
+    target, draft_model = table(case.target), table(case.draft_model)
+    ids = list(case.prompt)
     result = call(target, draft_model, ids, case.n_tokens, case.K, branch=branch, end=case.end)
     text = tokens_of(text_of(result), case.n_vocab, branch.stop)
     if len(text) < case.n_tokens and case.end not in text:
-        branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}", Impossible)
+        raise branch.stop(f"it returns {len(text)} tokens, expected {case.n_tokens}", Impossible)
     return tuple(text), target.passes
 
 
@@ -302,27 +333,31 @@ class TableModel:
         no tokens, after more than MOST_CALLS calls, and for a cache that holds anything else than
         what this model has read into it.
         """
-        given = np.asarray(ids).ravel()
+        given = np.asarray(ids).ravel()  # [[5, 6]], a batch of one, stands for [5, 6]
         new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")
         self.n_calls += 1
         if self.n_calls > MOST_CALLS:
-            self.stop("a loop does not end")
-        cache = SimpleNamespace(ids=[]) if cache is None else cache
+            raise self.stop("a loop does not end")
+        if cache is None:
+            cache = SimpleNamespace(ids=[])
         read = self.read.get(id(cache), [])
         if cache.ids != read[: len(cache.ids)]:
-            self.stop(f"a cache holds ids {cache.ids}, of which this model has read {read}")
+            raise self.stop(f"a cache holds ids {cache.ids}, of which this model has read {read}")
         cache.ids += new_ids
-        text, n_prompt = list(cache.ids), len(self.prompt)
-        self.read[id(cache)] = text
-        if len(text) >= n_prompt:
+        self.read[id(cache)] = list(cache.ids)
+        if len(cache.ids) >= len(self.prompt):
             self.passes += 1
-        shape = len(new_ids), self.n_vocab
-        rows: np.ndarray = np.full(shape, 1 / self.n_vocab, self.dtype)  # uniform in the prompt
-        first = len(text) - len(new_ids) + 1  # rows[0] follows so many tokens
-        is_prompt = text[:n_prompt] == list(self.prompt)
-        for end in range(max(first, n_prompt), len(text) + 1):
-            row = self.model(tuple(text[n_prompt:end]))
-            rows[end - first] = row if is_prompt else row[::-1]
+        return self.last_rows(cache.ids, len(new_ids))
+
+    def last_rows(self, ids: list[int], n: int) -> np.ndarray:  # -> [n, n_vocab]
+        """The rows after each of the last n of the ids, which begin with a prompt."""
+        n_prompt = len(self.prompt)
+        rows: np.ndarray = np.full((n, self.n_vocab), 1 / self.n_vocab, self.dtype)
+        for i in range(n):
+            end = len(ids) - n + 1 + i  # rows[i] follows ids[:end]
+            if end >= n_prompt:
+                row = self.model(tuple(ids[n_prompt:end]))
+                rows[i] = row if ids[:n_prompt] == list(self.prompt) else row[::-1]
         return rows
 
 
@@ -341,15 +376,17 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     other functions, and for a keyword-only parameter without a default.
     """
     parameters = parameters_of(function).values()
-    more = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
-    given = [p for p in parameters if p.kind not in more and p.name not in OFFERED]
+    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
+    given = [p for p in parameters if p.kind not in starred and p.name not in OFFERED]
     required = [p for p in given if p.default is p.empty]
     n_required = len(required)
     signature = f"{name_of(function)}({', '.join(p.name for p in parameters)})"
-    if named := [p.name for p in required if p.kind is p.KEYWORD_ONLY]:
-        raise ValueError(f"{signature}: expected a default for {' and '.join(named)}")
+    keyword_only = [p.name for p in required if p.kind is p.KEYWORD_ONLY]
+    if keyword_only:
+        raise ValueError(f"{signature}: expected a default for {' and '.join(keyword_only)}")
     if n_required not in FORMS or (batch and n_required != 3):
-        expected = f"{'(drafts, p, q)' if batch else SHAPES}, and sample, accept, rng or end"
+        shapes = "(drafts, p, q)" if batch else SHAPES
+        expected = f"{shapes}, and sample, accept, rng or end"
         raise ValueError(f"{signature}: expected {expected} after these")
     return batch_text if batch else FORMS[n_required]
 

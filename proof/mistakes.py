@@ -188,24 +188,26 @@ def changes(diff: str) -> dict[Callable, list[tuple[str, str]]]:
 @contextmanager
 def making(mistake: Mistake) -> Iterator[None]:
     """Context manager: inside, the functions that the diff of a mistake names have the wrong code,
-    for every caller, and NumPy does not warn of arithmetic; at the end they have the right code
-    again. Raises LookupError if the diff does not fit their source.
+    for every caller, the module sampling has the HELPERS, which some wrong code calls, and NumPy
+    does not warn of arithmetic. At the end, also of a block that raises, functions and module are
+    what they were. Raises LookupError if the diff does not fit the source of the functions.
     """
-    wrong: dict[Callable, CodeType] = {}
+    right: dict[Any, CodeType] = {}
+    wrong: dict[Any, CodeType] = {}
     for function, pieces in changes(mistake.diff).items():
         _, _, wrong[function] = edited(function, *pieces)
-    right = {function: function.__code__ for function in wrong}  # type: ignore
+        right[function] = function.__code__  # type: ignore
     try:
         vars(sampling).update(HELPERS)
-        for function, code in wrong.items():
-            function.__code__ = code  # type: ignore
+        for function in wrong:
+            function.__code__ = wrong[function]
         with np.errstate(all="ignore"):  # it may divide by 0
             yield
     finally:
-        for function, code in right.items():
-            function.__code__ = code  # type: ignore
+        for function in right:
+            function.__code__ = right[function]
         for name in HELPERS:
-            vars(sampling).pop(name, None)
+            vars(sampling).pop(name, None)  # no error where the block has deleted it
 
 
 # ---------------------------------------------------------------- how wrong it is
@@ -250,15 +252,20 @@ def measure(mistake: Mistake) -> dict[str, Any]:
 
 
 def toy_models(mistake: Mistake) -> tuple[Any, Any]:
-    """(target, draft) for a mistake: GPT-2s of N_VOCAB tokens with random weights, the same each
-    time, with room for PROMPT and n_free tokens; with a `grammar` the target stands behind one.
+    """Make the two models with which a mistake is measured. Returns (target, draft), GPT-2s with
+    N_VOCAB tokens, two layers and float64; n_ctx, the most tokens that they read, is len(PROMPT) +
+    mistake.n_free. Their weights are random, but the same each time: by the seed 1 for the target,
+    mistake.draft_seed for the draft. If mistake.grammar, the target is a Grammar of that GPT-2: it
+    never gives token 1 after END.
     """
-    config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
+    n_ctx = len(PROMPT) + mistake.n_free
+    config = gpt2.Config(N_VOCAB, n_ctx, n_embd=4, n_head=2, n_layer=2)
     scale = 0.8  # at the usual one, 0.02, all distributions would be nearly uniform
     target: Any = random_model(config, get_backend(), float, 1, scale=scale)
+    draft = random_model(config, get_backend(), float, mistake.draft_seed, scale=scale)
     if mistake.grammar:
         target = Grammar(target, switch=END, banned=1)
-    return target, random_model(config, get_backend(), float, mistake.draft_seed, scale=scale)
+    return target, draft
 
 
 # ---------------------------------------------------------------- the command

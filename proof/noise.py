@@ -86,9 +86,9 @@ class Atom:
         becomes `spent`: of the two only one can be used.
         """
         if self.branch is not enumeration.current:
-            branch().stop(STATE)
+            raise branch().stop(STATE)
         if self.spent:
-            self.branch.stop(REUSED)
+            raise self.branch.stop(REUSED)
         if self.rival:
             self.rival.spent = True
             self.rival = None
@@ -145,11 +145,14 @@ def choose(weights: Iterable[float], label: str) -> int:
 
     label: what was chosen, for a reader of the branch: "coin", "sampled" or "race"
     """
+    of_run = branch()
     numbers = [float(weight) for weight in weights]
-    largest, total = max(numbers), sum(numbers)
-    if total > 0 and largest >= (1 - NEGLIGIBLE) * total:
+    total = sum(numbers)
+    of_run.check(numbers, total)
+    largest = max(numbers)
+    if largest >= (1 - NEGLIGIBLE) * total:
         return numbers.index(largest)
-    return branch().choose(numbers, label)
+    return of_run.choose(numbers, label)
 
 
 def of_one(method: Callable) -> Callable:
@@ -237,7 +240,7 @@ class Number:
         the operation that needs that, such as "the logarithm".
         """
         if self.quantile(0.0) < 0:
-            branch().stop(f"{operation} of a random number that may be negative")
+            raise branch().stop(f"{operation} of a random number that may be negative")
         return self
 
     def cdf(self, t: float) -> float:
@@ -330,7 +333,7 @@ class Number:
         """
         if name.startswith("__"):
             raise AttributeError(name)
-        branch().stop(f"{name} of a random number is not followed")
+        raise branch().stop(f"{name} of a random number is not followed")
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """Do np.log(self), array < self, and the like, as NumPy does it for an array of objects: it
@@ -361,7 +364,7 @@ for name in (
 def is_finite_number(c: Any) -> bool:
     """Whether a number is finite. Raises Undecidable if it is a random one."""
     if isinstance(c, Number):
-        branch().stop("arithmetic with two random numbers")
+        raise branch().stop("arithmetic with two random numbers")
     return math.isfinite(c)
 
 
@@ -386,22 +389,20 @@ def race(a: Number, b: Number) -> bool:
     a.atom.use()
     b.atom.use()
     if a.atom is b.atom:
-        branch().stop(REUSED)
+        raise branch().stop(REUSED)
     # of two that are in both races, such as uniform numbers, both chances are the same
     for_largest, for_smallest = race_chance(a, b), race_chance(-b, -a)
     chance = for_smallest if for_largest is None else for_largest
     if chance is None:
-        branch().stop("two random numbers are compared that are not in a race")
+        raise branch().stop("two random numbers are compared that are not in a race")
     a_is_larger = choose([chance, 1 - chance], "race") == 0
     if chance <= NEGLIGIBLE or chance >= 1 - NEGLIGIBLE:
         return not a_is_larger  # it was next to certain, and tells nothing of either
-    if a_is_larger:
-        larger, smaller, won = a, b, chance
-    else:
-        larger, smaller, won = b, a, 1 - chance
+    larger, smaller, won = (a, b, chance) if a_is_larger else (b, a, 1 - chance)
     larger.atom.rival = smaller.atom
     smaller.atom.rival = larger.atom
-    if for_largest is None:  # what is known of the larger has no distribution that is followed
+    # outside its race, what is known of a number has no distribution that is followed
+    if for_largest is None:
         larger.atom.spent = True
     else:
         larger.atom.win(won, larger.rising)

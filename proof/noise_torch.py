@@ -32,7 +32,7 @@ class Noise(torch.Tensor):
         float64: it is what torch takes it for, the cells stay as they are.
         """
         if dtype not in (torch.float32, torch.float64):  # a coin of bfloat16 has 512 values
-            branch().stop(f"random numbers as {dtype} are not followed")
+            raise branch().stop(f"random numbers as {dtype} are not followed")
         noise = torch.Tensor._make_wrapper_subclass(cls, cells.shape, dtype=dtype)
         noise.cells = cells
         return noise
@@ -43,7 +43,7 @@ class Noise(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, function, types, args=(), kwargs=None):
-        branch().stop(f"{function} reads random numbers, which is not followed")
+        raise branch().stop(f"{function} reads random numbers, which is not followed")
 
 
 Number.__torch_function__ = Noise.__torch_function__
@@ -66,12 +66,12 @@ def put(tensor: torch.Tensor, cells: Any) -> torch.Tensor:
     cells: Numbers and floats, of the tensor's shape or broadcast to it
     """
     if isinstance(tensor, Noise):
-        branch().stop("random numbers are changed in place, which is not followed")
+        raise branch().stop("random numbers are changed in place, which is not followed")
     memory = tensor.untyped_storage()
     base = tensor._base  # None if it is no view
     n_known = 2 if base is None else 3  # the tensor, its base, and `memory` use it
     if torch._C._storage_Use_Count(memory._cdata) > n_known:
-        branch().stop("random numbers are written into a tensor that shares its memory")
+        raise branch().stop("random numbers are written into a tensor that shares its memory")
     its_cells = np.array(np.broadcast_to(cells, tensor.shape), object)
     torch.utils.swap_tensors(tensor, Noise(its_cells, tensor.dtype))
     if base is not None:
@@ -172,12 +172,12 @@ def computed(name: str, args: tuple, kwargs: dict) -> Any:
     """
     plain = name.strip("_")
     if plain not in CELLS:
-        branch().stop(f"torch.{plain} of random numbers is not followed")
+        raise branch().stop(f"torch.{plain} of random numbers is not followed")
     arrays = [cells_of(x) for x in args]
     try:
         cells = CELLS[plain](*arrays, **kwargs)
     except TypeError:
-        branch().stop(f"torch.{plain} with these arguments is not followed")
+        raise branch().stop(f"torch.{plain} with these arguments is not followed")
     if name == f"{plain}_":
         return put(args[0], cells)
     dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor)]
@@ -233,7 +233,7 @@ def multinomial(
     not used. Raises what torch raises for the arguments, and Undecidable for num_samples > 1.
     """
     if num_samples > 1:
-        branch().stop("multinomial of several is not followed")
+        raise branch().stop("multinomial of several is not followed")
     REAL_MULTINOMIAL(p, num_samples, generator=CHECKS)  # raises for wrong arguments
     rows = p.detach().double().reshape(-1, p.shape[-1]).tolist()
     drawn = [choose(row, "sampled") for row in rows]
@@ -260,7 +260,7 @@ class Seeded(torch.Generator):
         """
         if enumeration.current and name in ("manual_seed", "seed", "set_state"):
             problem = f"it calls {name} of a torch.Generator while it runs"
-            branch().stop(f"{problem}: with a constant, each call draws the same numbers")
+            raise branch().stop(f"{problem}: with a constant, each call draws the same numbers")
         return super().__getattribute__(name)
 
 

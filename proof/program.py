@@ -65,21 +65,33 @@ def find(program: str) -> tuple[Callable, str]:
     module = load(path)
     defined = {key: value for key, value in vars(module).items() if is_defined_in(module, value)}
     shown = ", ".join(defined) or "none: it defines no function"
+    name = name or name_meant(defined)
     if not name:
-        possible = [key for key, value in defined.items() if has_form(value)] or [*defined]
-        preferred = [key for key in ("speculative", "verify") if key in possible]
-        if not preferred and len(possible) != 1:
-            raise ValueError(f"{path}: expected {path}:FUNCTION, of {shown}")
-        name = (preferred or possible)[0]
+        raise ValueError(f"{path}: expected {path}:FUNCTION, of {shown}")
     found: Any = module
     for part in name.split("."):
-        if isinstance(found, type) and is_method(found, part):
+        if isinstance(found, type) and is_method(found, part):  # a method needs an object
             with in_one_line(f"{path}: expected {found.__name__}() to need no argument"):
                 found = found()
         found = getattr(found, part, None)
     if not callable(found):
         raise ValueError(f"{path} has no function {name}: expected one of {shown}")
     return found, name
+
+
+def name_meant(defined: dict[str, Any]) -> str:
+    """Of the functions that a file defines, {name: function}, the name of the one to judge:
+    `speculative`, else `verify`, else the only one of a form that `prove` knows. If none has such a
+    form, it is the only one that there is, so that the user reads what is wrong with it. "" if
+    several are left, or none.
+    """
+    possible = [name for name, function in defined.items() if has_form(function)]
+    if not possible:
+        possible = list(defined)
+    for preferred in ("speculative", "verify"):
+        if preferred in possible:
+            return preferred
+    return possible[0] if len(possible) == 1 else ""
 
 
 def is_method(kind: type, name: str) -> bool:

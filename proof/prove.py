@@ -59,6 +59,7 @@ from .examine import TOLERANCE, examine, walk
 from .follow import seed_generators
 from .trial import ALPHA, Trial
 
+TIMEOUT = 300.0  # seconds for a function, if a caller sets none; alone.py sets it for adapters
 FOR_BRANCHES = 0.7  # of the time, for every branch; the rest is for real runs
 MOST_IN_ALL = 200_000  # random choices, of all branches of all cases
 AFTER_FAILURE = 20_000  # choices at most, once a case is wrong or cannot be decided
@@ -85,7 +86,7 @@ def prove(
     to_probs: ToProbs = np.asarray,
     *,
     batch: bool = False,
-    timeout: float = 300.0,
+    timeout: float | None = None,
     seed: int | None = None,
 ) -> dict[str, Any]:
     """Judge a sampler: a rule (draft, p, q), a rule for trees (tokens, parents, p, q) or a loop
@@ -99,12 +100,13 @@ def prove(
         judged in those that have one
     to_probs: what the function does with each row of a model before it samples, such as top-k
     batch: whether it is a rule for batches
-    timeout: seconds for all of it
+    timeout: seconds for all of it; TIMEOUT if None
     seed: of real runs; None for another each time
     Raises ValueError for a function of another form, or without a case to judge it in.
     """
-    started = monotonic()
-    deadline, name = started + timeout, name or forms.name_of(function)
+    started, name = monotonic(), name or forms.name_of(function)
+    timeout = TIMEOUT if timeout is None else timeout
+    deadline = started + timeout
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     form, call = forms.form_of(function, batch), forms.caller(function, seed)
@@ -238,9 +240,9 @@ def forgive_empty_drafts(trials: list[Trial]) -> None:
     if any_judged(trials):
         return
     for trial in trials:
-        event = trial.entry["first_wrong"] and trial.entry["first_wrong"]["event"]
-        if event and event.startswith(forms.EMPTY_DRAFT):
-            trial.entry |= dict(problem=event, first_wrong=None)
+        wrong = trial.entry["first_wrong"]
+        if wrong and wrong["event"].startswith(forms.EMPTY_DRAFT):
+            trial.entry |= dict(problem=wrong["event"], first_wrong=None)
 
 
 def any_judged(trials: list[Trial]) -> bool:
@@ -308,15 +310,15 @@ def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
     wrong = wrong_of(trials)
     if wrong:
         distance = lambda trial: trial.entry["distance"] or 1.0  # None: an event, seen in a run
-        for trial in wrong:
-            if distance(trial) > CLEAR:
-                return [(trial, ACCUSE)]
-        return [(max(wrong, key=distance), ACCUSE)]
+        clear = [trial for trial in wrong if distance(trial) > CLEAR]
+        accused = clear[0] if clear else max(wrong, key=distance)
+        return [(accused, ACCUSE)]
     n_runs = CONFIRM if has_own else 0
     if problems_of(trials):
         n_runs = MEASURE
-    wanted = [(trial, WIDE_RUNS if trial.case.is_large else n_runs) for trial in trials]
-    return [(trial, n_runs) for trial, n_runs in wanted if n_runs]
+    small = [(trial, n_runs) for trial in trials if n_runs and not trial.case.is_large]
+    large = [(trial, WIDE_RUNS) for trial in trials if trial.case.is_large]
+    return small + large
 
 
 def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
@@ -412,7 +414,8 @@ def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
     exactly 0; on the first case in which it does, until the deadline, a time of time.monotonic.
     """
     for trial in trials:
-        if trial.entry["meets_zero"] and (never := written_at_zero(trial, deadline)):
+        never = written_at_zero(trial, deadline) if trial.entry["meets_zero"] else []
+        if never:
             text = " ".join(map(str, min(never)))
             what = f'it writes "{text}", of probability 0 ({trial.case.name})'
             question = "does it accept by <=, where < is meant?"
@@ -432,7 +435,8 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
     taken, _ = walk(run, AFTER_FAILURE, deadline)
     texts = [outcome[0][: trial.case.n_tokens] for outcome, _ in taken if outcome]
     right_texts = trial.case.laws()[0]  # a case that is enumerated has one law
-    return [text for text in texts if not any(right[: len(text)] == text for right in right_texts)]
+    begins = lambda text: any(right[: len(text)] == text for right in right_texts)
+    return [text for text in texts if not begins(text)]
 
 
 def more_by_block(entry: dict[str, Any]) -> float:
@@ -458,5 +462,5 @@ def shown(items: Sequence, what: str) -> Iterable[Any]:
         from tqdm import tqdm
     except ImportError:
         return items
-    # a program may close sys.stderr
+    # a program may close sys.stderr; disable=None: no bar where nobody looks, such as in a file
     return tqdm(items, what, file=sys.__stderr__, leave=False, disable=None)

@@ -40,7 +40,7 @@ class Source:
         real = getattr(self._real, name)
         if not callable(real):
             if enumeration.current:
-                branch().stop(f"it uses {name} of a random number generator")
+                raise branch().stop(f"it uses {name} of a random number generator")
             return real
 
         def call(*args, **kwargs):
@@ -57,19 +57,19 @@ class Source:
         """
         branch().symbolic = True
         if name not in self._followed or "out" in kwargs:
-            branch().stop(f"{name} is not followed")
+            raise branch().stop(f"{name} is not followed")
         same = SAME.get(type(self._real))  # none for torch
         try:
             if same is not None:
                 getattr(same, name)(*args, **kwargs)  # raises for wrong arguments
             return self._followed[name](*args, **kwargs)
         except TypeError:
-            branch().stop(f"{name} with these arguments is not followed")
+            raise branch().stop(f"{name} with these arguments is not followed")
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copy or pickle it, as Python does with any object. Raises Undecidable in a run."""
         if enumeration.current:
-            branch().stop("it copies a random number generator while it runs")
+            raise branch().stop("it copies a random number generator while it runs")
         return super().__reduce_ex__(protocol)
 
 
@@ -127,7 +127,7 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
     weights = np.ones(len(values)) if p is None else p
     if size is not None and not replace and np.prod(size) > 1:
-        branch().stop("choice without replacement is not followed")
+        raise branch().stop("choice without replacement is not followed")
     chosen = fill(lambda: values[choose(weights, "sampled")], size)
     return chosen if size is None else chosen.astype(values.dtype)
 
@@ -164,9 +164,8 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield from methods_of(np.random, Source(numpys, NUMPY))
     yield from methods_of(random, Source(pythons, PYTHON))
     yield np.random, "seed", Source(numpys, NUMPY).seed  # a function, which calls that method
-    yield np.random, "default_rng", factory(np.random.default_rng, NUMPY)
-    yield np.random, "Generator", factory(np.random.Generator, NUMPY)
-    yield np.random, "RandomState", factory(np.random.RandomState, NUMPY)
+    for name in ("default_rng", "Generator", "RandomState"):
+        yield np.random, name, factory(getattr(np.random, name), NUMPY)
     yield random, "Random", factory(random.Random, PYTHON)
     yield math, "log", log_of
 
@@ -197,7 +196,8 @@ def factory(real: Any, followed: dict) -> type:
             is_given = any(x is not None for x in (*args, *kwargs.values()))
             if is_given and enumeration.current:
                 problem = "it makes a generator from a seed, or from another, while it runs"
-                branch().stop(f"{problem}: of a constant seed each call draws the same numbers")
+                same = "of a constant seed each call draws the same numbers"
+                raise branch().stop(f"{problem}: {same}")
             return Source(real(*args, **kwargs), followed)
 
     Factory.__name__ = Factory.__qualname__ = real.__name__

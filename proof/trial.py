@@ -54,6 +54,7 @@ class Trial:
         deadline, a time of time.monotonic, and Undecidable if the sampler raises an error, does not
         end, or returns what cannot be read.
         """
+        where = f"in a real run of the case {self.case.name}"
         branch = RealBranch(rng=self.rng)
         run = partial(self.sampler, self.case)
         try:
@@ -64,11 +65,11 @@ class Trial:
         except Impossible as event:
             self.events.append(str(event))
             return
+        except Undecidable as problem:
+            raise Undecidable(f"{where}: {problem}") from None
         except BaseException as error:
-            what = f" it raised {enumeration.describe_error(error)}"
-            if isinstance(error, Undecidable):
-                what = f": {error}"
-            raise Undecidable(f"in a real run of the case {self.case.name}{what}") from None
+            raised = enumeration.describe_error(error)
+            raise Undecidable(f"{where} it raised {raised}") from None
         while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
             text = (*text, branch.choose(self.case.p(text), "completed"))
         for bet, view in zip(self.bets, self.case.views(text)):
@@ -79,17 +80,18 @@ class Trial:
         a distance, if they show that the sampler is wrong and the entry has none. Without a run it
         changes nothing.
         """
-        bet, event = self.bet, self.events[0] if self.events else ""
+        bet = self.bet
+        event = self.events[0] if self.events else ""
         if not bet.runs and not event:
             return
         text, yours, right = bet.worst() if bet.runs else ((), 1.0, 1.0)
         shown = dict(text=list(text), yours=yours, right=right, event=event)
-        is_never = event or math.isinf(bet.log_odds)
-        self.entry["measured"] = shown | dict(
-            runs=bet.runs + len(self.events),
-            log10_odds=None if is_never else bet.log_odds / math.log(10),
-            would_show=bet.would_show(),
-        )
+        log10_odds = None  # of what an exact sampler never writes
+        if not event and not math.isinf(bet.log_odds):
+            log10_odds = bet.log_odds / math.log(10)
+        n_runs = bet.runs + len(self.events)
+        figures = dict(runs=n_runs, log10_odds=log10_odds, would_show=bet.would_show())
+        self.entry["measured"] = shown | figures
         if self.is_wrong and not self.entry["first_wrong"]:
             found = dict(first_wrong=shown | dict(draws=None), distance=None, kept=None)
             self.entry |= found  # what enumeration said is refuted

@@ -82,7 +82,8 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     """
     cases = result["cases"]
     wrong = [case for case in cases if case["first_wrong"]]
-    case = next((case for case in wrong if case["measured"]), wrong[0])
+    with_runs = [case for case in wrong if case["measured"]]
+    case = with_runs[0] if with_runs else wrong[0]
     first_wrong, measured = case["first_wrong"], case["measured"]
     distance, what = "Not the target's distribution", "Text"
     if case["distance"] is not None:
@@ -137,14 +138,14 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
     digits = 4 if abs(yours - right) > 1e-3 else 7
     figures = f"yours {yours:.{digits}f}, right {right:.{digits}f}"
-    wrong = f'{what} "{" ".join(map(str, first_wrong["text"]))}": {figures}'
-    if event := first_wrong["event"]:
-        wrong = event[0].upper() + event[1:]
-    how = "It happens always: nothing is drawn."
-    if draws:
-        how = f"It happens so: {', '.join(draws)}."
-    elif draws is None:
+    text, event = " ".join(map(str, first_wrong["text"])), first_wrong["event"]
+    wrong = event[0].upper() + event[1:] if event else f'{what} "{text}": {figures}'
+    if draws is None:
         how = "Real runs show it."
+    elif draws:
+        how = f"It happens so: {', '.join(draws)}."
+    else:
+        how = "It happens always: nothing is drawn."
     return f"{wrong}. {how}"
 
 

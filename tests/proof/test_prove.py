@@ -416,6 +416,12 @@ def test_a_number_may_be_compared_often():
         assert distribution(run) == pytest.approx({1500: 0.3, 0: 0.7})
 
 
+@pytest.mark.parametrize("weights", [[1, -0.3, 0.3], [1, -0.5, 0]])
+def test_weights_that_are_no_probabilities_are_refused_beside_a_large_one(weights):
+    with followed(), pytest.raises(enumeration.Undecidable, match="expected probabilities"):
+        distribution(lambda branch: random.choices([0, 1, 2], weights)[0])
+
+
 def endless(target, draft_model, ids, n_tokens, K, sample, accept):
     """A right loop that knows of no end."""
     return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
@@ -476,7 +482,7 @@ def test_a_loop_is_told_of_an_end_or_judged_without_one():
 def test_of_no_round_can_more_be_kept_than_by_block_verification():
     for case in RULE_CASES:
         assert drafts_kept(case, block=False) <= drafts_kept(case, block=True) + 1e-12
-        law = list(round_law(case.target, case.draft_model, (), case.K, block=True))
+        law = list(round_law(case, (), case.K, block=True))
         assert sum(probability for _, probability in law) == pytest.approx(1)
 
 
