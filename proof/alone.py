@@ -109,8 +109,7 @@ def judge_of(program: str, settings: dict[str, Any], began: float) -> Callable:
     left = timeout - (time() - began)
 
     def judge() -> list[dict[str, Any]]:
-        result = referee.prove(function, None, name, to_probs, batch=batch, timeout=left, seed=seed)
-        return [result]
+        return [referee.prove(function, None, name, to_probs, batch=batch, timeout=left, seed=seed)]
 
     return judge
 

@@ -198,8 +198,7 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
         p[:2] += 0.4, 0.2
         target, draft_model = (rows(row, np.eye(n + 2)[0]) for row in (p, q))
-        name = f"{n + 2} tokens"
-        cases.append(replace(case, name=name, target=target, draft_model=draft_model))
+        cases.append(replace(case, name=f"{n + 2} tokens", target=target, draft_model=draft_model))
     return cases
 
 
@@ -339,48 +338,43 @@ LOOP_CASES = [
 ]
 
 
-def tree_case(
-    name: str,
-    target: Model,
-    draft_model: Model,
-    parents: Text,
-    replaced: bool = True,
-    greedy: bool = False,
-) -> Case:
+def tree_case(name: str, target: Model, draft_model: Model, parents: Text, **how: Any) -> Case:
     """A case of one round with a tree, without a prompt. Its K is the depth of the tree, and its
     texts have K + 1 tokens.
 
-    parents, replaced, greedy: as in Case
+    parents: of each drafted token the index of its parent, or -1, as in Case
+    how: `replaced` and `greedy` of Case
     """
     depths: list[int] = []  # of each node
     for parent in parents:
         depths.append(1 + depths[parent] if parent >= 0 else 1)
     depth = max(depths, default=0)
-    case = Case(name, target, draft_model, depth, depth + 1, (), parents=parents)
-    return replace(case, replaced=replaced, greedy=greedy)
+    return Case(name, target, draft_model, depth, depth + 1, (), parents=parents, **how)
 
 
 # five candidates of one place: of each, the residual still has two tokens
 FIVE_P, FIVE_Q = [0.3, 0.5, 0.2], [0.05, 0.15, 0.8]
+DEPTH_FIRST = (-1, 0, -1, 2)  # two candidates, each followed by its child
 SMALL_TREE = (-1, -1, 0, 0, 1)  # two candidates; two after the first of them, one after the other
+THREE_ROWS = rows(P, BONUS, P2), rows(P2, Q1)
 TREE_CASES = [
     tree_case("one candidate", rows(P, BONUS), rows(Q), (-1,)),
     tree_case("no candidate", rows(P), rows(Q), ()),
     tree_case("two candidates, with replacement", rows(P, BONUS), rows(Q), (-1, -1)),
-    tree_case("two candidates, without", rows(P, BONUS), rows(Q), (-1, -1), False),
+    tree_case("two candidates, without", rows(P, BONUS), rows(Q), (-1, -1), replaced=False),
     tree_case("p = q", rows(P, BONUS), rows(P), (-1, -1)),
-    tree_case("all tokens are candidates", rows(P2, BONUS), rows(Q1), (-1, -1, -1), False),
+    tree_case("all tokens are candidates", rows(P2, BONUS), rows(Q1), (-1, -1, -1), replaced=False),
     tree_case("three candidates", random_model(3, 4, 1), random_model(4, 4), (-1, -1, -1)),
-    tree_case("one-hot q", rows(P, BONUS), rows(Q), (-1,), True, True),
-    tree_case("the likeliest tokens", rows(P, BONUS, P2), rows(P2, Q1), SMALL_TREE, False, True),
-    tree_case("temperature 0", counting(1), random_model(2), (-1, -1, 0), False),
+    tree_case("one-hot q", rows(P, BONUS), rows(Q), (-1,), greedy=True),
+    tree_case("the likeliest tokens", *THREE_ROWS, SMALL_TREE, replaced=False, greedy=True),
+    tree_case("temperature 0", counting(1), random_model(2), (-1, -1, 0), replaced=False),
     tree_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), (-1, -1)),
     tree_case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), (-1,)),
     tree_case("a chain", random_model(1), random_model(2), (-1, 0)),
-    tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), False),
+    tree_case("a tree", random_model(1), random_model(2), (-1, -1, 0, 1), replaced=False),
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
-    tree_case("a tree, depth first", random_model(1), random_model(2), (-1, 0, -1, 2), False),
-    tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, False),
+    tree_case("a tree, depth first", random_model(1), random_model(2), DEPTH_FIRST, replaced=False),
+    tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, replaced=False),
     tree_case("five candidates", rows(FIVE_P, BONUS), rows(FIVE_Q), (-1,) * 5),
     tree_case("five levels", rows(FIVE_P), rows([0.5, 0.5, 0]), (-1, 0, 1, 1, 2, 3, 4, 5)),
 ]
@@ -481,7 +475,7 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
         verification, forgets: it goes on as if it were `kept`, too.
         """
         p = kept * case.p(text + tokens)
-        q = np.zeros(len(p))
+        q = np.zeros(len(p))  # after k tokens nothing is drafted
         if len(tokens) < k:
             q = drafted * case.q(text + tokens)
         for token in range(len(p)):

@@ -248,11 +248,9 @@ def branches(
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        n_again = 0
-        if n < 10:  # the first ten are taken five times
+        n_again = 1 if n % 10 == 0 else 0  # every tenth is taken twice
+        if n < 10:  # and the first ten five times
             n_again = 4
-        elif n % 10 == 0:  # of the others every tenth twice
-            n_again = 1
         for _ in range(n_again):
             same_outcome, same_branch = take(run, script, deadline)
             if (same_outcome, same_branch.choices) != (outcome, branch.choices):

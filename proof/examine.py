@@ -25,8 +25,7 @@ class Run(NamedTuple):
         drafted = tuple(c.index for c in self.branch.choices if c.label == "drafted")
         # a loop does not tell what it drafts; it has left the draft if its first coin says no, 1
         coins = [c.index for c in self.branch.choices if c.label == "coin"]
-        said_no = len(coins) > 0 and coins[0] == 1
-        return said_no or self.text[: len(drafted)] != drafted
+        return coins[:1] == [1] or self.text[: len(drafted)] != drafted
 
 
 def examine(

@@ -258,8 +258,7 @@ def toy_models(mistake: Mistake) -> tuple[Any, Any]:
     mistake.draft_seed for the draft. If mistake.grammar, the target is a Grammar of that GPT-2: it
     never gives token 1 after END.
     """
-    n_ctx = len(PROMPT) + mistake.n_free
-    config = gpt2.Config(N_VOCAB, n_ctx, n_embd=4, n_head=2, n_layer=2)
+    config = gpt2.Config(N_VOCAB, len(PROMPT) + mistake.n_free, n_embd=4, n_head=2, n_layer=2)
     scale = 0.8  # at the usual one, 0.02, all distributions would be nearly uniform
     target: Any = random_model(config, get_backend(), float, 1, scale=scale)
     draft = random_model(config, get_backend(), float, mistake.draft_seed, scale=scale)
@@ -354,8 +353,7 @@ def show_texts(mistake: Mistake) -> None:
         texts.append(result["token_ids"])
         figures = f"{len(texts[-1])} tokens, {result['tokens_per_target_pass']:.2f} per pass"
         print(f"\n{label}, {figures} of the target:\n{result['text']}")
-    right, wrong = texts
-    n = first_difference(right, wrong)
+    n = first_difference(*texts)
     print("\nThe two are the same." if n is None else f"\nThey differ from token {n} on.")
 
 

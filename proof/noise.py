@@ -398,7 +398,10 @@ def race(a: Number, b: Number) -> bool:
     a_is_larger = choose([chance, 1 - chance], "race") == 0
     if chance <= NEGLIGIBLE or chance >= 1 - NEGLIGIBLE:
         return not a_is_larger  # it was next to certain, and tells nothing of either
-    larger, smaller, won = (a, b, chance) if a_is_larger else (b, a, 1 - chance)
+    if a_is_larger:
+        larger, smaller, won = a, b, chance
+    else:
+        larger, smaller, won = b, a, 1 - chance
     larger.atom.rival = smaller.atom
     smaller.atom.rival = larger.atom
     # outside its race, what is known of a number has no distribution that is followed

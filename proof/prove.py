@@ -375,10 +375,9 @@ def on_length(trials: list[Trial]) -> Iterator[str]:
     it is the most.
     """
     worst = max(trials, key=lambda trial: trial.entry["length"] - trial.case.n_tokens)
-    length, n_tokens = worst.entry["length"], worst.case.n_tokens
-    if length > n_tokens:
-        asked = f"n_tokens = {n_tokens}"
-        yield f"it returns up to {length} tokens for {asked}; the first n_tokens count"
+    length, asked = worst.entry["length"], worst.case.n_tokens
+    if length > asked:
+        yield f"it returns up to {length} tokens for n_tokens = {asked}; the first n_tokens count"
 
 
 def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
@@ -389,8 +388,8 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     entries = [trial.entry for trial in trials]
     least = min(entries, key=itemgetter("kept"))
     if -least["kept"] > TOLERANCE:
-        n_more = f"{-least['kept']:.2f} more passes of the target than tokens"
-        yield f"it makes {n_more} ({least['name']})"
+        n_more = -least["kept"]
+        yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
     chains = [entry for entry in entries if entry["kept_by_verify"] is not None]  # no trees
     if not chains:

@@ -136,8 +136,7 @@ def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
     """random.choices: k elements of a sequence, each in proportion to the weights (None: all the
     same). All outcomes are taken, each in a run of its own.
     """
-    if weights is None:
-        weights = [1] * len(population)
+    weights = [1] * len(population) if weights is None else weights
     return [population[choose(weights, "sampled")] for _ in range(k)]
 
 

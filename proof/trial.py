@@ -68,8 +68,7 @@ class Trial:
         except Undecidable as problem:
             raise Undecidable(f"{where}: {problem}") from None
         except BaseException as error:
-            raised = enumeration.describe_error(error)
-            raise Undecidable(f"{where} it raised {raised}") from None
+            raise Undecidable(f"{where} it raised {enumeration.describe_error(error)}") from None
         while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
             text = (*text, branch.choose(self.case.p(text), "completed"))
         for bet, view in zip(self.bets, self.case.views(text)):
@@ -86,9 +85,8 @@ class Trial:
             return
         text, yours, right = bet.worst() if bet.runs else ((), 1.0, 1.0)
         shown = dict(text=list(text), yours=yours, right=right, event=event)
-        log10_odds = None  # of what an exact sampler never writes
-        if not event and not math.isinf(bet.log_odds):
-            log10_odds = bet.log_odds / math.log(10)
+        is_never = event or math.isinf(bet.log_odds)  # whether an exact sampler never writes it
+        log10_odds = None if is_never else bet.log_odds / math.log(10)
         n_runs = bet.runs + len(self.events)
         figures = dict(runs=n_runs, log10_odds=log10_odds, would_show=bet.would_show())
         self.entry["measured"] = shown | figures

@@ -31,7 +31,7 @@ def referee() -> list[dict]:
     cases = [case for case in TREE_CASES if case.greedy]
     for seed, parents in ((1, (-1, -1, -1)), (3, (-1, -1, 0, 0, 1)), (5, (-1, 0, 1))):
         models = random_model(seed, 4), random_model(seed + 1, 4)
-        cases.append(tree_case(f"{parents}", *models, parents, False, True))
+        cases.append(tree_case(f"{parents}", *models, parents, replaced=False, greedy=True))
     return [prove(rule, cases, "evaluate_posterior of SafeAILab/EAGLE")]
 
 
