@@ -213,7 +213,7 @@ def take(
     try:
         outcome = in_time(run, branch, deadline)
     except LeftOut:
-        pass
+        pass  # the outcome stays None
     except KeyboardInterrupt:
         raise
     except Undecidable as problem:

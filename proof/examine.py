@@ -128,7 +128,7 @@ def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, flo
     `yours`, its probability in `right`); of several of that length, the one with the largest
     excess. yours and right: {text of n_tokens or less: probability}, which differ
     """
-    for n in range(1, n_tokens + 1):
+    for n in range(1, n_tokens + 1):  # the last n at the latest
         of_yours, of_right = beginnings(yours, n), beginnings(right, n)
         # (excess, beginning); of equals the last in the order of texts
         excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)

@@ -343,7 +343,7 @@ class TableModel:
         read = self.read.get(id(cache), [])
         if cache.ids != read[: len(cache.ids)]:
             raise self.stop(f"a cache holds ids {cache.ids}, of which this model has read {read}")
-        cache.ids += new_ids
+        cache.ids += new_ids  # the caller's own list grows
         self.read[id(cache)] = list(cache.ids)
         if len(cache.ids) >= len(self.prompt):
             self.passes += 1

@@ -198,7 +198,7 @@ def making(mistake: Mistake) -> Iterator[None]:
         _, _, wrong[function] = edited(function, *pieces)
         right[function] = function.__code__  # type: ignore
     try:
-        vars(sampling).update(HELPERS)
+        vars(sampling).update(HELPERS)  # where the functions that call them look
         for function in wrong:
             function.__code__ = wrong[function]
         with np.errstate(all="ignore"):  # it may divide by 0
@@ -207,7 +207,7 @@ def making(mistake: Mistake) -> Iterator[None]:
         for function in right:
             function.__code__ = right[function]
         for name in HELPERS:
-            vars(sampling).pop(name, None)  # no error where the block has deleted it
+            vars(sampling).pop(name, None)
 
 
 # ---------------------------------------------------------------- how wrong it is

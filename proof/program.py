@@ -31,7 +31,7 @@ def load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules.setdefault(path.stem, module)
-    words, sys.argv = sys.argv, [str(path)]
+    words, sys.argv = sys.argv, [str(path)]  # the flags of `prove` are not for the file
     try:
         with in_one_line(str(path)), followed():
             spec.loader.exec_module(module)
