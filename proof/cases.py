@@ -110,9 +110,8 @@ class Case:
             rows = [self.p((0,) * place) for place in places]  # the same after each text so long
             masses = [np.bincount(classes, row / row.sum()) for row in rows]  # [place][class]
             law: Law = {}
-            for view in product(
-                range(max(classes) + 1), repeat=len(places)
-            ):  # a class for each place
+            # a view has a class for each place
+            for view in product(range(max(classes) + 1), repeat=len(places)):
                 law[view] = math.prod(mass[c] for mass, c in zip(masses, view))
             laws.append(law)
         return laws
@@ -197,7 +196,8 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
         p[:2] += 0.4, 0.2
-        target, draft_model = (rows(row, np.eye(n + 2)[0]) for row in (p, q))
+        then = np.eye(n + 2)[0]  # certain of token 0
+        target, draft_model = rows(p, then), rows(q, then)
         cases.append(replace(case, name=f"{n + 2} tokens", target=target, draft_model=draft_model))
     return cases
 
