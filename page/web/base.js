@@ -38,11 +38,13 @@ const digitsOf = x => x >= .9995 || x === 0 ? 0 : x < .0005 ? 3 : x < .01 ? 2 : 
 const factor = x => x.toPrecision(2) + "\u00a0×"; // a unit stays on the line of its number
 const percent = (x, more = 0) => (x > 0 && x < 5e-6 ? "under 0.001" : (100 * x).toFixed(digitsOf(x) + more)) + "\u00a0%";
 const bareNumber = (x, more) => percent(x, more).replace("\u00a0%", ""); // where % stands elsewhere
-// "9.30 / 14.83 = 62.7 %", of so many digits that the printed numbers give the printed result.
+const printed = (x, more) => Number(bareNumber(x, more)) / 100; // the number that is read
+const gives = (found, result) => `${percent(found) === result ? "=" : "≈"} ${result}`;
+// "9.30 / 14.83 = 62.7 %", with one digit more if the printed numbers then give the printed result.
 function quotient(p, q) {
-  const of = more => [p, q].map(x => bareNumber(x, more)), result = percent(p / q);
-  const more = range(4).find(more => percent(of(more).reduce((a, b) => a / b)) === result);
-  return `${of(more ?? 4).join(" / ")} = ${result}`;
+  const result = percent(p / q), says = more => `${bareNumber(p, more)} / ${bareNumber(q, more)} ${
+    gives(printed(p, more) / printed(q, more), result)}`;
+  return [0, 1].map(says).find(text => text.includes("=")) ?? says(1);
 }
 const times = x => x.toFixed(2) + "\u00a0×";
 const ms = (x, digits = 2) => (1e3 * x).toFixed(digits) + "\u00a0ms";
@@ -87,6 +89,7 @@ const draftedIn = run => sum(run.rounds.map(({draft}) => draft.length));
 const acceptedIn = run => sum(run.rounds.map(({accepted}) => accepted));
 const examinedIn = run => sum(run.rounds.map(({examined}) => examined));
 const isByChance = run => run.settings.temperature > 1e-6; // below, decoding is greedy
+const bytesIn = run => run.parameters[0] * (run.numbers === "float16" ? 2 : 4); // of the large model
 const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.length)); // of a fetch
 const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
 const isOtherText = run => isByChance(run) && !run.settings.coupled; // the two are drawn apart

@@ -89,7 +89,6 @@ function save() {
 
 function showBase(run) {
   state.base = run;
-  $("result").classList.add("later"); // until the race has ended once
   for (const show of [showHead, showRace, showMicroscope, showPays]) show(run);
 }
 
@@ -100,7 +99,6 @@ function keepRoom(runs) {
   freeRoom();
   const heights = runs.map(run => { showBase(run); showMoment(race.length); return PARTS.map(id => $(id).offsetHeight); });
   PARTS.forEach((id, i) => $(id).style.setProperty("min-height", Math.max(...heights.map(one => one[i])) + "px"));
-  $("result").classList.add("later");
 }
 let wideness = innerWidth;
 addEventListener("resize", () => { // not when the bar of a phone's browser goes

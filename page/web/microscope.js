@@ -78,7 +78,7 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   return {
     draft: odds,
     rejected: odds + (own ? ` In its place comes ${own}.` : ""),
-    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from the words that the small model guesses too seldom" : ""}.`,
+    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from the words that the small model says too rarely" : ""}.`,
     bonus: "All guesses were accepted: behind the last one, the same fetch brought the large model’s own next word, for free.",
     target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
@@ -104,15 +104,16 @@ function rowsAt(round, i) {
 
 // The rule, with the odds of the guess that is chosen; and why words keep their odds.
 function showRule(item, rows) {
-  const {id, kind} = item, isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = item.q !== undefined;
+  const {id} = item, isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = item.q !== undefined;
   const {p, q} = isGuess ? item : isDrawn && rows.find(row => row.id === id) || {}; // a replacement could have been guessed, too
   const lack = percent(sum(rows.map(({over}) => over))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
+  const missing = printed(p) - printed(q); // the sum adds up as it is printed
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
-    : p === undefined ? "A guess that the small model makes too often is sometimes rejected; then comes a word that it guesses too seldom."
-    : [isGuess && !isByChance(state.base) && `In the race, this guess was ${kind === "draft" ? "accepted" : "rejected"}. Now words are drawn at random instead. `, "The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
-      p >= q ? ["As a guess, it is ", b("always accepted"), p > q && `; the missing ${percent(p - q)} come as replacements of other guesses`, "."]
-      : ["That is too often: the guess is accepted in ", b(quotient(p, q)), ` of cases. So ${quoted(id)} comes by acceptance in ${from} × ${percent(p / q)} = `, b(of), ": the large model’s odds. Else comes a word that the small model says too seldom."]]);
+    : p !== undefined && ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
+      isGuess && !isByChance(state.base) && "A different rule applies here: drawn by chance, ",
+      p >= q ? [`${quoted(id)} is `, b("always kept"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
+      : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds. Otherwise we draw a word that the small model says too rarely.`]]);
   put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange), together ", b(lack), ". A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
   put("formula", isDrawn && [make("small", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
 }

@@ -7,7 +7,7 @@ const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, 
 
 // Seconds on the page: of a fetch alone, at first; of a look at the guesses; of the check of a word; of a look at all of them; of
 // all that comes after the first round; of a look at a round without a wrong guess; of the end.
-const SECONDS = {fetch: 2.1, guesses: 1.2, step: .25, look: .5, others: 3.6, right: 1.2, end: 5};
+const SECONDS = {fetch: 2.1, guesses: 1.2, step: .25, look: .9, others: 2.8, right: 1.2, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -30,27 +30,28 @@ function laneOf(kind, name, rounds, run) {
 
 // When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in
 // `wall` seconds. First the first round, slowly; time stops once its guesses stand there, and while they are checked. Then all others
-// at one speed, with a stop where for the first time all guesses are right.
+// at one speed, but the second more slowly, with a stop where for the first time all guesses are right.
 function planOf([alone, together]) {
   const unit = alone.end / alone.fetches.length || 1, [{middle: guessed, end, round}, ...others] = together.fetches;
   const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
   const firstWall = Math.min(SECONDS.fetch * end / unit, 2 * SECONDS.fetch);
   const slow = (from, to, wall, linger = 0) => ({from, to, wall, linger, says: `slowed ${rounded(wall / (to - from), 1)}×`});
-  const stop = (at, wall, more) => ({from: at, to: at, wall, says: "time stopped", isHeld: true, ...more});
+  const stop = (at, wall, more) => ({from: at, to: at, wall, says: "both clocks stopped", ...more});
   const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end), .5);
   const first = (from, to) => slow(from, to, firstWall * (to - from) / end);
   const right = others.find(({round}) => round.draft.length > 1 && round.accepted === round.draft.length);
-  const middle = right && round.accepted < round.draft.length ? right.end : end;
+  const isFirst = Boolean(right) && round.accepted < round.draft.length, second = others.length ? others[0].end : end, middle = isFirst ? right.end : second;
+  const between = (second - end) * Math.sqrt(firstWall / end * othersWall / (race.length - end));
   return [first(0, guessed), guessed > 0 && stop(guessed, SECONDS.guesses), first(guessed, end), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
-    run(end, middle), middle > end && stop(middle, SECONDS.right), run(middle, race.length),
-    stop(race.length, SECONDS.end, {isHeld: false, isEnd: true})].filter(({wall}) => wall > 0);
+    slow(end, second, between, .5), run(second, middle), isFirst && stop(middle, SECONDS.right), run(middle, race.length),
+    stop(race.length, SECONDS.end, {isEnd: true})].filter(({wall}) => wall > 0);
 }
 
 // What is shown at `wall` seconds of the plan; null at its end. checked: words; linger: how much of a round
 // still shows what the one before brought.
 function momentAt(wall) {
-  for (const {from, to, wall: length, says, isLook, isHeld, isEnd, linger} of race.plan) {
-    if (wall < length) return {time: from + (to - from) * wall / length, isHeld, linger,
+  for (const {from, to, wall: length, says, isLook, isEnd, linger} of race.plan) {
+    if (wall < length) return {time: from + (to - from) * wall / length, linger,
       says: isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : says, checked: isLook ? Math.floor(wall / SECONDS.step) : Infinity};
     wall -= length;
   }
@@ -79,9 +80,11 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 // Who is at work in a lane, in words.
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
-  if (kind === "alone") return [isOurs(run) && "a GPT for fairy tales: ", "it predicts the next word. One fetch = all its ", millions(large), " weights, read once"];
-  return [isLookUp ? "by looking up what came before" : small < large && smaller, isOtherText(run) && !isSameText(run) ? "other dice: another text, same odds"
-    : isOurs(run) && "trained to imitate the large one"].filter(Boolean).join(", ");
+  const most = mostWords(run) - 1, isMost = run.rounds.every(({draft}) => draft.length === most);
+  if (kind === "alone") return [isOurs(run) && "a GPT for fairy tales: ", "it predicts the next word. One fetch = all weights", wide(` (learned numbers, ${rounded(bytesIn(run) / 1e6, 2)}\u00a0MB)`)];
+  const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
+  return [isLookUp ? "looks up what came before, " : small < large && `${smaller}, `, isOurs(run) && !isOther && "trained to imitate it: it ",
+    guesses, isOther ? ". Other dice: another text, same odds" : ", the large one decides"];
 }
 
 function drawLane(lane, run) {
@@ -94,6 +97,8 @@ function drawLane(lane, run) {
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
+  lane.quote = !isAlone && lane.fetches.length < run.alone.tokens.length && `${plural(lane.fetches.length, "fetch")} ${
+    lane.words === run.alone.tokens.length ? `instead of ${lane.words}` : `for ${plural(lane.words, "word")}`}, ${isOtherText(run) ? "the same odds" : lane.isSame ? "every word the same" : "the same text, but for a tie"}`;
   lane.gain = make("span", !isAlone && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
   lane.flag = make("b.flag", {style: {left: of(lane.end)}}, lasting(lane.end), lane.gain);
   lane.count = make("span.count", {"aria-hidden": "true"});
@@ -104,14 +109,14 @@ function drawLane(lane, run) {
   lane.text = make("p.written", {dir: "auto"}, make("span.now", make("span.soft", prompt), lane.groups),
     make("span.room", prompt, all)); // keeps the room of the whole text
   $("lanes").append(make("section.lane." + lane.kind, {"aria-label": lane.name},
-    make("div.row.between", make("h2", lane.name, lane.small && small && wide(" that guesses")), make("span.who", whoIn(lane, run)), lane.count),
+    make("div.row.between", make("h2", lane.name), make("span.who", whoIn(lane, run)), lane.count),
     make("p.hush", `${plural(lane.words, "word")} from ${plural(lane.fetches.length, "fetch")}, ${lasting(lane.end)}.`),
     make("div", {"aria-hidden": "true"}, lane.says, make("div.road",
       make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? ["small model", make("i", {style: width(side)})] : "look-up"),
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
       make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", "large model" + (lane.isSaid || isAlone ? " says" : "’s odds")].map(name => make("span", name))), lane.rows)),
-    make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)))), lane.text)));
+    make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)), wide("real times vary"))), lane.text)));
 }
 
 // Whether the large model says a word at each place: the likeliest, or that of the noise it shares.
@@ -148,16 +153,17 @@ function broughtBy({accepted, draft, tokens, sources}) {
   if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
   if (sources[accepted] === "bonus") return `All right: the next word comes free. ${accepted} + 1 = ${all}`;
-  return `${accepted} accepted + 1 replacement = ${all}`;
+  return `${accepted} accepted + 1 replaced = ${plural(tokens.length, "word")}. Guesses behind it would be dropped: they built on it.`;
 }
 
 // What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
 function judged(round, i, {isSaid, rule}) {
   const {draft, accepted, tokens, p, q} = round, own = i < tokens.length && quoted(tokens[i]);
   if (i === draft.length || i >= accepted && !own) return broughtBy(round);
-  const kept = i < accepted, says = `${quoted(draft[i])}: `, [of, from] = [p[i], q[i]].map(x => (100 * x).toFixed(1));
+  const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
-  const odds = rule !== "token" ? "" : p[i] >= q[i] ? `${from} % guessed, ${of} % wanted: always ` : `${quotient(p[i], q[i])} chance: `;
+  if (rule === "token" && p[i] >= q[i]) return `${says}kept: the large model wants it ${p[i] > q[i] ? "even more" : "as"} often.`;
+  const odds = rule === "token" ? `${quotient(p[i], q[i])} chance: ` : "";
   return says + odds + (kept ? "accepted." : `rejected, ${own} comes instead.`);
 }
 
@@ -173,11 +179,12 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   // words are counted one by one, as they are checked
   const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
   const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
-  lane.rows.replaceChildren(...placesOf(lane, shown, time, steps));
+  const rows = placesOf(lane, shown, time, steps), isOver = !now && checked === Infinity;
+  lane.rows.replaceChildren(...isOver && lane.quote ? [make("p.quote", lane.quote), ...rows.map(() => make("div.place.room"))] : rows);
   lane.large.style.setProperty("--read", isStart && !isAlone ? "100%" : part(now?.middle, now?.end));
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
-  lane.says.textContent = !now ? `${plural(all.length, "fetch")} for ${isAlone || !lane.isSame ? "" : "the same "}${plural(lane.words, "word")}.`
+  lane.says.textContent = isOver ? isAlone ? `${plural(all.length, "fetch")} for ${plural(lane.words, "word")}.` : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
     : linger && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
@@ -203,9 +210,6 @@ const showClock = (says = "") =>
 function show(moment) {
   race.time = clamp(moment.time, 0, race.length);
   for (const lane of race.lanes) showLane(lane, {...moment, time: race.time});
-  $("lanes").classList.toggle("held", Boolean(moment.isHeld));
-  if (race.time === race.length) $("result").classList.remove("later"); // from the first end on
-  $("cost").style.setProperty("--now", share(race.time / race.length));
   $("clock").value = 1000 * race.time / race.length;
   showClock(race.playing ? moment.says : undefined);
   $("clock").setAttribute("aria-valuetext", ms(race.time, 1));
@@ -263,10 +267,9 @@ addEventListener("beforeprint", () => { pause(); showMoment(race.length); });
 function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
-  const {alone, guessing, rest, written} = costsOf(run);
   const same = isOtherText(run) ? "the same odds" : isSameText(run) ? "exactly the same text" : "the same text, but for a tie";
-  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `, isOtherText(run) && "Different dice: two runs of the large model alone would differ, too. "),
-    all.length > 2 && make("span.soft.wide", `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}).`));
+  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `),
+    make("span.soft.wide", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}). `, make("small", "Punctuation and parts of words count as words.")));
 }
 
 // The time of a word as bars, and the sum that closes the gap: the shorter, the faster.
@@ -303,7 +306,7 @@ function showWhy(run) {
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
     : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds ${percent(moreOf(costs) / alone)} of a fetch.`
       : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
-  const bytes = large * (run.numbers === "float16" ? 2 : 4);
+  const bytes = bytesIn(run);
   put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
