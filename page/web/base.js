@@ -94,6 +94,7 @@ const mostWords = run => 1 + Math.max(...run.rounds.map(({draft}) => draft.lengt
 const isOurs = ({settings}) => settings.target_model_size === "17M" && settings.draft_model_size === "0.7M-17M";
 const isOtherText = run => isByChance(run) && !run.settings.coupled; // the two are drawn apart
 const isSameText = run => run.alone.tokens.join() === tokensOf(run).join();
+const sameIn = (run, whole) => isOtherText(run) ? "the same odds" : isSameText(run) ? whole : "the same text, but for a tie";
 
 // How many times as fast guessing was, in each turn: [seconds alone, of drafting, of the rest].
 const speedupsOf = run => run.turns.map(([alone, draft, rest]) =>

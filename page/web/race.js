@@ -25,7 +25,7 @@ function laneOf(kind, name, rounds, run) {
     return {round, begin, middle, end};
   });
   return {kind, name, fetches, end, places: kind === "alone" ? 1 : mostWords(run), isLookUp: !run.parameters[1],
-    isSaid: isSaid(run), isSame: isSameText(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
+    isSaid: isSaid(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
 }
 
 // When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in
@@ -34,14 +34,14 @@ function laneOf(kind, name, rounds, run) {
 function planOf([alone, together]) {
   const unit = alone.end / alone.fetches.length || 1, [{middle: guessed, end, round}, ...others] = together.fetches;
   const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
-  const firstWall = Math.min(SECONDS.fetch * end / unit, 2 * SECONDS.fetch);
+  const firstWall = Math.min(SECONDS.fetch * end / unit, 1.6 * SECONDS.fetch);
   const slow = (from, to, wall, linger = 0) => ({from, to, wall, linger, says: `slowed ${rounded(wall / (to - from), 1)}×`});
   const stop = (at, wall, more) => ({from: at, to: at, wall, says: "both clocks stopped", ...more});
   const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end), .5);
   const first = (from, to) => slow(from, to, firstWall * (to - from) / end);
   const right = others.find(({round}) => round.draft.length > 1 && round.accepted === round.draft.length);
   const isFirst = Boolean(right) && round.accepted < round.draft.length, second = others.length ? others[0].end : end, middle = isFirst ? right.end : second;
-  const between = (second - end) * Math.sqrt(firstWall / end * othersWall / (race.length - end));
+  const between = Math.min(SECONDS.right, (second - end) * Math.sqrt(firstWall / end * othersWall / (race.length - end)));
   return [first(0, guessed), guessed > 0 && stop(guessed, SECONDS.guesses), first(guessed, end), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
     slow(end, second, between, .5), run(second, middle), isFirst && stop(middle, SECONDS.right), run(middle, race.length),
     stop(race.length, SECONDS.end, {isEnd: true})].filter(({wall}) => wall > 0);
@@ -97,8 +97,8 @@ function drawLane(lane, run) {
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
-  lane.quote = !isAlone && lane.fetches.length < run.alone.tokens.length && `${plural(lane.fetches.length, "fetch")} ${
-    lane.words === run.alone.tokens.length ? `instead of ${lane.words}` : `for ${plural(lane.words, "word")}`}, ${isOtherText(run) ? "the same odds" : lane.isSame ? "every word the same" : "the same text, but for a tie"}`;
+  const n = run.alone.tokens.length, than = lane.words === n ? `instead of ${n}` : `for ${plural(lane.words, "word")}`;
+  lane.quote = !isAlone && lane.fetches.length < n && `${plural(lane.fetches.length, "fetch")} ${than}, ${sameIn(run, "every word the same")}`;
   lane.gain = make("span", !isAlone && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
   lane.flag = make("b.flag", {style: {left: of(lane.end)}}, lasting(lane.end), lane.gain);
   lane.count = make("span.count", {"aria-hidden": "true"});
@@ -267,8 +267,7 @@ addEventListener("beforeprint", () => { pause(); showMoment(race.length); });
 function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
-  const same = isOtherText(run) ? "the same odds" : isSameText(run) ? "exactly the same text" : "the same text, but for a tie";
-  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${same}. `),
+  put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${sameIn(run, "exactly the same text")}. `),
     make("span.soft.wide", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}). `, make("small", "Punctuation and parts of words count as words.")));
 }
 
@@ -300,13 +299,12 @@ function isWaiting(run) {
 }
 
 function showWhy(run) {
-  const costs = costsOf(run), {alone, guessing, rest, written} = costs, n = mostWords(run), [large] = run.parameters;
+  const costs = costsOf(run), {alone, guessing, rest, written} = costs, n = mostWords(run), [large] = run.parameters, bytes = bytesIn(run);
   const all = guessing + rest, count = written.toFixed(2), fetching = `Fetching ${millions(large)} weights`;
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
     : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds ${percent(moreOf(costs) / alone)} of a fetch.`
       : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
-  const bytes = bytesIn(run);
   put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `

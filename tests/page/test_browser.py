@@ -305,7 +305,7 @@ def test_words_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved
     runs = [piece for piece in plan[4:-1] if piece["to"] > piece["from"]]
     second, *speeds = [(piece["to"] - piece["from"]) / piece["wall"] for piece in runs]
     assert speeds == approx([speeds[0]] * len(speeds))
-    assert second == approx((slow[0] * speeds[0]) ** 0.5)
+    assert second == approx(max((slow[0] * speeds[0]) ** 0.5, (runs[0]["to"] - first) / 1.2))
     stops = [piece for piece in plan[4:-1] if piece["to"] == piece["from"]]
     right = page.evaluate("""race.lanes[1].fetches.slice(1).find(({round}) =>
         round.draft.length > 1 && round.accepted === round.draft.length)?.end ?? null""")
