@@ -275,7 +275,7 @@ class SamplingParams:
 
     def __post_init__(self):
         if not 0 <= self.temperature < float("inf"):
-            raise ValueError(f"temperature {self.temperature}: expected a number of 0 or more")
+            raise ValueError(f"temperature {self.temperature}: expected a finite number from 0 on")
         if self.top_k is not None and self.top_k < 0:
             raise ValueError(f"top_k {self.top_k}: expected 1 or more, or 0 for all tokens")
         if not 0 < self.top_p <= 1:

@@ -224,7 +224,9 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
     except ValueError:
         values = []
     if not values or (kind is int and min(values) < 1):
-        raise ValueError(f"--{flag} {text!r}: expected numbers such as 1,2,4")
+        whole = "whole numbers of 1 or more, such as 1,2,4 or 1..4"
+        expected = whole if kind is int else "numbers such as 0,0.7"
+        raise ValueError(f"--{flag} {text!r}: expected {expected}")
     if len(values) > MOST_VALUES:
         raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
     values = list(dict.fromkeys(values))

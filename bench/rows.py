@@ -176,7 +176,9 @@ def why_no_verify_cost(v: float | None) -> str | None:
     """
     if v is None:
         return "no pass over K + 1 rows was timed"
-    return "below 1: passes over one row were timed badly" if v < LEAST_VERIFY_COST else None
+    if v < LEAST_VERIFY_COST:
+        return f"below {LEAST_VERIFY_COST}: passes over one row were timed badly"
+    return None
 
 
 def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:

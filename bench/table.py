@@ -123,6 +123,11 @@ def to_markdown(rows: list[dict]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
+def counted(n: int, what: str) -> str:
+    """Return a count in words: "1 prompt", "2 prompts"."""
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
 def how_measured(rows: list[dict]) -> str:
     """Return a line about the benchmark that these rows are of: how many prompts (the fewest and
     the most, if rows differ), tokens for each and repeats, and on which machine and backend, when.
@@ -130,12 +135,12 @@ def how_measured(rows: list[dict]) -> str:
     settings, machine = rows[0]["settings"], rows[0]["machine"]
     counts = [row["prompts"] for row in rows]
     least, most = min(counts), max(counts)
-    prompts = f"{most} prompt" if most == 1 else f"{most} prompts"
+    prompts = counted(most, "prompt")
     if least < most:
         prompts = f"{least} to {prompts}"
     return (
-        f"{prompts}, {settings['n_tokens_to_generate']} tokens each, medians of "
-        f"{settings['repeats']}. {machine['cpu']}, {machine['threads']} threads, "
+        f"{prompts}, {counted(settings['n_tokens_to_generate'], 'token')} each, medians of "
+        f"{settings['repeats']}. {machine['cpu']}, {counted(machine['threads'], 'thread')}, "
         f"{settings['backend']}, {machine['date']}."
     )
 

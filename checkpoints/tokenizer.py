@@ -108,6 +108,10 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
         stated = read_json(folder / name, optional=True).get("eos_token_id")
         listed = stated if isinstance(stated, list) else [stated]
         ids = [i for i in listed if type(i) is int and 0 <= i < n_vocab]
+        if stated is not None and ids != listed:
+            warnings.warn(
+                f"{folder / name}: eos_token_id {stated!r:.40} names no token, or not only"
+            )
         if ids:
             return ids
     return None

@@ -118,6 +118,7 @@ def check_temperature_1(answer: Callable) -> str:
         for logits in (
             [0.0, temperature, -2 * temperature],
             [0.0, 1.0, -2.0],
+            [0.0, -4.0, -8.0, -12.0],
             *large,
             [-3.0, -3.0],
         ):

@@ -106,7 +106,8 @@ def speedup_7(a, K, c, v):
     """The mean number of tokens of a round, divided by the round's time in passes of the target
     over one token. a: acceptance rate. c: time of one draft. v: time of a pass over K + 1 tokens
     """
-    # The token at place n + 1 comes out if the n drafts before it are accepted; 1 + a + ... + a^K.
+    # The mean of a count is the sum of the probabilities that each place is filled. Place n + 1
+    # is filled if the n drafts before it are accepted: 1 + a + ... + a^K.
     tokens = sum(a**n for n in range(K + 1))
     return tokens / (K * c + v)
 

@@ -78,8 +78,8 @@ def read_number(name: str, value: Any) -> int | float:
     kinds = int if field.step == 1 else (int, float)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not field.least <= value <= field.most:  # NaN is in no range
-        shown = json.dumps(value)[:40]
-        raise ValueError(f"{name} {shown}: expected a number from {field.least} to {field.most}")
+        shown, kind = json.dumps(value)[:40], "whole number" if field.step == 1 else "number"
+        raise ValueError(f"{name} {shown}: expected a {kind} from {field.least} to {field.most}")
     return value if field.step == 1 else float(value)
 
 

@@ -307,7 +307,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
 ]
 
 LOOP_CASES = [
-    Case("one token", random_model(1), random_model(2), 2, 1),
+    Case("one token", random_model(1), random_model(2), 2, 1, (2, 1)),
     Case("K = 1", rows(P, BONUS, P2), rows(Q, Q1, Q2), 1, 3, (2, 1)),
     Case("p = q", random_model(1), random_model(1), 2, 3, (1, 0, 2, 1, 0, 2)),
     Case("K = 2", random_model(1), random_model(2), 2, 3),
@@ -334,7 +334,8 @@ LOOP_CASES = [
     Case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1, 2),
     Case("K = 8", *CERTAIN_AT_FIRST, 8, 9),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
-    Case("K = 0", rows(P, BONUS), rows(Q, Q1), 0, 2),
+    Case("K = 0, an end", random_model(5), random_model(6), 0, 3, (2, 0, 1), 1),
+    Case("K = 0", random_model(5), random_model(6), 0, 3, (2, 0, 1)),
 ]
 
 

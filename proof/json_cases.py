@@ -45,6 +45,8 @@ def cases(file: str, *, runs: int = 2_000) -> None:
     """
     if runs < 1:
         raise ValueError(f"--runs {runs}: expected 1 or more")
+    if Path(file).exists():
+        raise ValueError(f"{file}: is there already; delete it, or give another name")
     with open(file, "x", encoding="utf-8") as lines:
         for turn in range(runs):
             for i, case in enumerate(CASES):

@@ -321,7 +321,10 @@ def show_distance(mistake: Mistake) -> None:
     without_it = f"{right['kept']:.2f} without the mistake"
     say(f"Enumerated on a toy: {distance}. With K = {mistake.K}, {gained}, and {without_it}.")
     if found["first_wrong"]:
-        say(f"{describe_first_wrong(found['first_wrong'])} ({N_VOCAB} marks the end of a text.)")
+        shown = describe_first_wrong(found["first_wrong"], "Texts that begin")
+        if N_VOCAB in found["first_wrong"]["text"]:
+            shown += f" ({N_VOCAB} marks the end of a text.)"
+        say(shown)
     if mistake.cost:
         say(f"The cost: {mistake.cost}.")
 

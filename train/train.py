@@ -68,7 +68,8 @@ def tokenizer(corpus: str, folder: str) -> None:
     learner = ByteLevelBPETokenizer()
     n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
     documents = texts.read_documents(corpus, "train")
-    learner.train_from_iterator(documents, n_learned, min_frequency=0)
+    is_seen = sys.stderr.isatty()
+    learner.train_from_iterator(documents, n_learned, min_frequency=0, show_progress=is_seen)
     learned = json.loads(learner.to_str())["model"]
     id_of = learned["vocab"]  # {token: id}
 

@@ -88,7 +88,7 @@ def test_the_form_asks_for_the_settings_and_allows_their_defaults():
 
 @pytest.mark.parametrize("value", [10**400, float("inf"), float("nan"), True, "1", None, -1])
 def test_a_number_that_cannot_be_used_is_refused(value):
-    with pytest.raises(ValueError, match="^seed .*: expected a number from 0 to"):
+    with pytest.raises(ValueError, match="^seed .*: expected a whole number from 0 to"):
         read_number("seed", value)
 
 
@@ -101,7 +101,7 @@ def test_a_request_changes_no_setting_but_those_of_the_form():
 
 
 @pytest.mark.parametrize("flag, said", [
-    ("--K=13", "K 13: expected a number from 1 to 12"),
+    ("--K=13", "K 13: expected a whole number from 1 to 12"),
     ("--temperature=11", "temperature 11.0: expected a number from 0 to 10"),
     (f"--prompt={'x' * 4001}", "prompt: expected a text of at most 4000 characters"),
 ])  # fmt: skip

@@ -133,7 +133,7 @@ def test_the_list_names_each_once(program):
 def test_a_mistake_is_shown_at_work(program):
     shown = program("mistakes", "resample-from-p").out
     assert "- return i, rng.sample(residual(p[i], q[i]))\n+ return i, rng.sample(p[i])\n" in shown
-    assert "distance of 0.2281" in shown and 'Text "2": yours' in shown
+    assert "distance of 0.2281" in shown and 'Texts that begin "2": yours' in shown
     # the way there passes through the mistake
     assert "coin of 0.1778: no (0.82), sampled 2 from" in " ".join(shown.split())
     right, wrong = shown.split("pass of the target:\n")[1:]

@@ -462,6 +462,15 @@ def test_a_loop_may_refuse_to_draft_nothing():
     assert "for K = 0 it raised ValueError: K is 0" in result["remarks"][0]
 
 
+def test_a_loop_that_refuses_to_draft_nothing_in_every_case():
+    def loop(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        assert K > 0
+        return solutions.speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end)
+
+    result = prove(loop, [LOOP_CASES[0], *LOOP_CASES[-2:]])
+    assert result["verdict"] == "exact" and len(result["cases"]) == 1
+
+
 def test_what_is_written_beyond_n_tokens_does_not_count():
     def long(target, draft_model, ids, n_tokens, K, sample, accept):
         return endless(target, draft_model, ids, n_tokens + 1, K, sample, accept)

@@ -253,7 +253,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("p = target(ids + text + draft)", "p = target((ids + text + draft)[-12:])"),
         ),
         "the ids in another order": (
-            "the draft model reads [1, 2]: expected ids, its argument, at the beginning",
+            "the target reads [1, 2]: expected ids, its argument, at the beginning",
             ("    text = []", "    ids, text = sorted(ids), []"),
         ),
         "no end": ("Here end = 2.", ("x == end", "False")),
@@ -283,7 +283,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "K is ignored": ("does it draft too few", ("min(K,", "min(1,")),
         "K + 1 drafts": ("does it draft too many", ("min(K,", "min(K + 1,")),
         "more tokens than asked for": (
-            "the target reads [0, 0], 2 ids, where the finished text has 2: draft fewer",
+            "the target reads [2, 1, 0], 3 ids, where the finished text has 3: draft fewer",
             ("n_tokens - len(text) - 1)", "max(n_tokens - len(text) - 1, 1))"),
         ),
         "no room beside the draft, which is cut": (
@@ -292,7 +292,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("x == end", "x == end or len(text) == n_tokens"),
         ),
         "the ids of the caller grow": (
-            "it changes its argument ids, from [0] to [0, 0]",
+            "it changes its argument ids, from [2, 1] to [2, 1, 0]",
             ("text.append(x)", "text.append(x) or ids.append(x)"),
             ("ids + text + draft)[-1]", "ids + draft)[-1]"),
             ("target(ids + text + draft)", "target(ids + draft)"),
