@@ -10,7 +10,7 @@ from bench.table import CASE, HEADINGS, is_told_apart, label
 from cli.picture import painted
 
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
-DASHES = ("none", "7 5", "2 4")  # of the temperatures, the highest first
+DASHES = ("none", "7 5", "2 4", "12 4", "7 3 2 3", "1 2")  # of temperatures, the highest first
 STYLE = """
 :root { --card: #fffefb; --ink: #1d2025; --soft: #5a5d66; --line: #e1dccf; }
 @media (prefers-color-scheme: dark) {
@@ -24,6 +24,7 @@ circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 """
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
 LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: its y, from one entry to the next
+SHORT = 26  # characters of an entry for which there may be two in a row
 SAMPLE, ENTRY = 40, 50  # of an entry of the legend: the width of its stroke, where its text begins
 DROP = 6  # from the middle of a text down to its baseline
 GREY = "#7a7f87"
@@ -75,16 +76,17 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
 
 
 def line_of(
-    rows: list[dict], xs: list[float], colour: str, stroke: str, y_of: Callable
+    rows: list[dict], xs: list[float], colour: str, stroke: str, y_of: Callable, most: float
 ) -> list[str]:
     """SVG elements: a line through the speedups of rows, and at each of them an upright bar for its
-    interval, if it has one, and a marker, hollow if the speedup is not told apart from 1.
+    interval, if it has one, and a marker, hollow if the speedup is not told apart from 1. A bar
+    that goes on above the area, beyond the speedup `most`, ends in an arrow.
 
     rows: of a benchmark, from left to right; xs: the x of each
     colour: of bars and markers; stroke: the attributes of the line, with its colour and dashes
     y_of(speedup): its y
     """
-    ys = [y_of(measured(row)) for row in rows]
+    ys = [y_of(row["speedup"]) for row in rows]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys))
     parts = [f'<polyline points="{path}" {stroke}/>']
     for row, x, y in zip(rows, xs, ys):
@@ -93,6 +95,9 @@ def line_of(
             low, high = interval
             ends = f'y1="{y_of(low):.1f}" y2="{y_of(high):.1f}"'
             parts.append(f'<line class="bar" stroke="{colour}" x1="{x:.1f}" x2="{x:.1f}" {ends}/>')
+            if high > most:
+                tip = f"{x - 5:.1f},{TOP + 7} {x:.1f},{TOP} {x + 5:.1f},{TOP + 7}"
+                parts.append(f'<polyline class="bar" stroke="{colour}" points="{tip}"/>')
         parts.append(marker(x, y, colour, hollow=not is_told_apart(row)))
     return parts
 
@@ -102,7 +107,7 @@ def most_shown(rows: list[dict]) -> float:
     that is at most 1.3 times the highest speedup, else that (a wide interval is cut off); and in
     any case at least 1.5.
     """
-    highest = max(map(measured, rows))
+    highest = max(row["speedup"] for row in rows)
     ends = [highest]
     for row in rows:
         interval = row["intervals"]["speedup"]
@@ -115,8 +120,12 @@ def most_shown(rows: list[dict]) -> float:
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file: speedup against K, or
     against batch_size if there is only one K and several of these. A marker is hollow where the
-    speedup is not told apart from 1.
+    speedup is not told apart from 1. Rows whose speedup is withheld are left out.
     """
+    warning = label(rows[0]["settings"]).strip("*")  # or ""
+    rows = [row for row in rows if row["speedup"] is not None]
+    if not rows:
+        return framed([], "every speedup is withheld: the table says why", AXES["K"], "", LEGEND)
     axis = "K"
     if len(values(rows, "K")) == 1 and len(values(rows, "batch_size")) > 1:
         axis = "batch_size"
@@ -131,79 +140,90 @@ def draw(rows: list[dict]) -> str:
 
     parts = axes(numbers, most, x_of, y_of)
     looks = []
+    # each line a little further to the side, so that bars can be told apart; all within half of
+    # the way to the next number
+    step = min(5, (RIGHT - LEFT) / len(numbers) / 2 / len(lines))
     for i, of_line in enumerate(lines.values()):
-        # each line a little further to the side, so that bars can be told apart
-        xs = [x_of(row[axis]) + 5 * i for row in of_line]
+        xs = [x_of(row[axis]) + step * i for row in of_line]
         colour, stroke = look_of(of_line[0], rows)  # of all its rows
-        parts += line_of(of_line, xs, colour, stroke, y_of)
+        parts += line_of(of_line, xs, colour, stroke, y_of, most)
         looks.append((colour, stroke))
     parts += legend([*lines], looks)
-    warning = label(rows[0]["settings"]).strip("*")  # or ""
-    title = f"speedup over plain decoding {warning}".strip()
-    return framed(parts, escape(title), AXES[axis], end_of_legend(len(lines)) + 30)
+    height = end_of_legend([*lines]) + 30
+    return framed(parts, "speedup over plain decoding", AXES[axis], escape(warning), height)
 
 
 def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
-    """SVG elements below the axes, in rows of two entries from y = LEGEND on. An entry is a level
-    stroke, SAMPLE wide, with a filled marker in its middle and a text to its right. In a last row a
-    grey, hollow marker and a text say what hollow markers and bars mean.
+    """SVG elements below the axes, in rows of entries_in_a_row from y = LEGEND on. An entry is a
+    level stroke, SAMPLE wide, with a filled marker in its middle and a text to its right. In a last
+    row a grey, hollow marker and a text say what hollow markers and bars mean.
 
     entries: the text for each line of the picture, not yet escaped
     looks: for each line its colour, which is the marker's, and the SVG attributes of its stroke
     """
     parts = []
+    in_a_row = entries_in_a_row(entries)
     for i, (entry, (colour, stroke)) in enumerate(zip(entries, looks)):
-        x = LEFT + COLUMN * (i % 2)
-        y = LEGEND + ROW * (i // 2)
+        x = LEFT + COLUMN * (i % in_a_row)
+        y = LEGEND + ROW * (i // in_a_row)
         parts.append(f'<polyline points="{x},{y} {x + SAMPLE},{y}" {stroke}/>')
         parts.append(marker(x + SAMPLE // 2, y, colour, hollow=False))
         parts.append(f'<text x="{x + ENTRY}" y="{y + DROP}">{escape(entry)}</text>')
-    y = end_of_legend(len(entries))
+    y = end_of_legend(entries)
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
     parts.append(marker(LEFT + SAMPLE // 2, y, GREY, hollow=True))
     parts.append(f'<text class="soft" x="{LEFT + ENTRY}" y="{y + DROP}">{words}</text>')
     return parts
 
 
-def end_of_legend(n_lines: int) -> int:
-    """The y of the last row of the legend, which follows the entries of n_lines in two columns."""
-    return LEGEND + ROW * ((n_lines + 1) // 2)
+def entries_in_a_row(entries: list[str]) -> int:
+    """How many entries of the legend, texts, stand side by side: two if all are short, else one."""
+    return 2 if max(map(len, entries)) <= SHORT else 1
+
+
+def end_of_legend(entries: list[str]) -> int:
+    """The y of the last row of the legend, which follows those of the entries, texts."""
+    in_a_row = entries_in_a_row(entries)
+    return LEGEND + ROW * ((len(entries) + in_a_row - 1) // in_a_row)
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). The next of
-    COLOURS is for each new target, draft and rule in `rows`, all of the picture, and of DASHES for
-    each temperature, the highest first; both begin again when they are used up.
+    COLOURS is for each new target, draft and rule in `rows`, all of the picture, or of as many hues
+    if there are more; the next of DASHES is for each temperature, the highest first, and they begin
+    again when they are used up.
     """
     case_of = itemgetter("target", "draft", "verification")
     cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
     i_case = cases.index(case_of(row))
-    colour = COLOURS[i_case % len(COLOURS)]
+    colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
+    if len(cases) <= len(COLOURS):
+        colour = COLOURS[i_case]
     temperatures = values(rows, "temperature")
     n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
     dash = DASHES[n_higher % len(DASHES)]
     return colour, f'stroke="{colour}" stroke-dasharray="{dash}"'
 
 
-def framed(parts: list[str], title: str, axis: str, height: float) -> str:
+def framed(parts: list[str], title: str, axis: str, warning: str, height: float) -> str:
     """The text of an SVG file: a card of this height, on it the title, the name of the axis below
-    the area between the axes, and the parts, SVG elements. title and axis are escaped already.
+    the area between the axes, and the parts, SVG elements. A warning, which may be "", is put under
+    them. All texts are escaped already.
     """
+    if warning:
+        parts = [*parts, f'<text x="{LEFT}" y="{height + DROP}">{warning}</text>']
+        height += ROW
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     middle = f'x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}"'
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}><title>{title}</title>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}>',
+        f"<title>{title} {warning}</title>",
         f"<style>{STYLE}</style>",
         f'<rect class="card" x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="12"/>',
         f'<text x="{LEFT}" y="26">{title}</text>',
         f'<text class="soft middle" {middle}>{axis}</text>',
     ]
     return painted("\n".join([*lines, *parts, "</svg>\n"]))
-
-
-def measured(row: dict) -> float:
-    """Return the speedup of a row, whether it is withheld or not."""
-    return row["tokens_per_second"] / row["plain_tokens_per_second"]
 
 
 def marker(x: float, y: float, colour: str, hollow: bool) -> str:

@@ -1,5 +1,6 @@
 """The table and the picture of a benchmark, from rows that were never measured."""
 
+import re
 from xml.etree import ElementTree
 
 from bench.plot import draw
@@ -59,7 +60,8 @@ def test_figures_that_are_not_real_are_labelled():
     settings = row()["settings"] | {"weights": "random", "synthetic_acceptance": 0.8}
     text = to_markdown([row(settings=settings)])
     assert text.startswith("**random weights, synthetic acceptance 0.8: the texts mean nothing**")
-    assert "random weights" in draw([row(settings=settings)])
+    warning = "random weights, synthetic acceptance 0.8: the texts mean nothing"
+    assert warning in texts_of(draw([row(settings=settings)]))
 
 
 def texts_of(picture):
@@ -77,6 +79,31 @@ def test_a_picture_has_a_line_for_each_draft_and_temperature_and_says_which():
     assert "speedup over plain decoding" in texts and "K, tokens drafted per round" in texts
     # one of a speedup, one of the legend
     assert text.count('class="hollow"') == 2
+
+
+def test_a_speedup_that_is_withheld_is_not_drawn():
+    assert draw([row(K=1), withheld(K=2)]) == draw([row(K=1)])
+    assert "every speedup is withheld: the table says why" in texts_of(draw([withheld()]))
+
+
+def test_many_lines_stay_at_their_K_look_different_and_have_room():
+    drafts = [f"a long name of a draft {i}" for i in range(9)]
+    text = draw([row(draft, K, temperature=t) for draft in drafts for t in (0.0, 1.0)
+                 for K in range(1, 9)])  # fmt: skip
+    lines = re.findall(r'<polyline points="([^"]*)" (stroke=.*)/>', text)[:18]
+    assert len({look for _, look in lines}) == 18
+    for points, _ in lines:
+        for K, point in enumerate(points.split(), 1):
+            place = 560 / 8  # from one K to the next
+            assert 0 <= float(point.split(",")[0]) - (60 + place * (K - 0.5)) < place / 2
+    assert len({x for x in re.findall('<text x="(\\d+)"', text)}) == 2  # the title, one column
+
+
+def test_an_interval_that_goes_on_above_the_picture_ends_in_an_arrow():
+    intervals = row()["intervals"]
+    wide = row(intervals=intervals | {"speedup": [1.4, 7.4]})
+    assert draw([wide]).count('<polyline class="bar"') == 1
+    assert draw([row()]).count('<polyline class="bar"') == 0
 
 
 def test_with_one_K_the_picture_is_about_batches():
