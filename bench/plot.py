@@ -188,12 +188,15 @@ def end_of_legend(entries: list[str]) -> int:
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
-    """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). The next of
-    COLOURS is for each new target, draft and rule in `rows`, all of the picture, or of as many hues
-    if there are more; the next of DASHES is for each temperature, the highest first, and they begin
-    again when they are used up.
+    """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). Each target,
+    draft and rule in `rows`, all of the picture, with each batch size if that is not the axis, has
+    the next of COLOURS, or of as many hues if there are more; each temperature the next of DASHES,
+    the highest first, which begin again when they are used up.
     """
-    case_of = itemgetter("target", "draft", "verification")
+    names = ["target", "draft", "verification"]
+    if len(values(rows, "K")) > 1:  # else the batch size is the axis
+        names.append("batch_size")
+    case_of = itemgetter(*names)
     cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
     i_case = cases.index(case_of(row))
     colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"

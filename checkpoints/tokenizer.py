@@ -102,16 +102,16 @@ def read_merges(path: Path) -> Merges:
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
     """The ids that end a text: the eos_token_id, one or a list, of generation_config.json, else of
-    config.json; None if neither has one. What is no id from 0 to n_vocab - 1 is passed over.
+    config.json; None if neither has one. What is no id from 0 to n_vocab - 1 is passed over, with a
+    warning.
     """
     for name in ("generation_config.json", "config.json"):
         stated = read_json(folder / name, optional=True).get("eos_token_id")
         listed = stated if isinstance(stated, list) else [stated]
         ids = [i for i in listed if type(i) is int and 0 <= i < n_vocab]
         if stated is not None and ids != listed:
-            warnings.warn(
-                f"{folder / name}: eos_token_id {stated!r:.40} names no token, or not only"
-            )
+            expected = f"expected ids below {n_vocab}; others are ignored"
+            warnings.warn(f"{folder / name}: eos_token_id {stated!r:.40}: {expected}")
         if ids:
             return ids
     return None

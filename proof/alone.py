@@ -19,7 +19,7 @@ from typing import Any, TextIO
 
 from . import prove as referee
 from .cases import filtered
-from .enumerate import describe_error
+from .enumerate import LeftOut, Undecidable, describe_error
 from .program import find, load
 
 
@@ -27,8 +27,8 @@ def main(program: str, settings: str, began: str) -> None:
     """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write lines of
     JSON to stdout: {"name", "where", "cases"} before each case, at the end {"results": those of
     `prove`}, or {"error": the message of a ValueError or OSError}. Then this process ends, with
-    exit code 0, or by another error. Its stdin, stdout, sys.stderr and prove.say are replaced, and
-    stay so.
+    exit code 0, or by another error. Its stdin, stdout, sys.stderr, prove.say and
+    threading.excepthook are replaced, and stay so.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
@@ -56,9 +56,10 @@ def main(program: str, settings: str, began: str) -> None:
 
 
 def set_apart() -> TextIO:
-    """Change this process: what it runs reads nothing from stdin and prints nothing to stdout; it
-    ends with its parent, which must hold the other end of stdin. Returns a stream to stdout as it
-    was, which processes that it forks do not have.
+    """Change this process: what it runs reads nothing from stdin and prints nothing to stdout; a
+    thread of it that ends by Undecidable or LeftOut says nothing; it ends with its parent, which
+    must hold the other end of stdin. Returns a stream to stdout as it was, which processes that it
+    forks do not have.
     """
     stdin, stdout = 0, 1  # file descriptors
     parent = os.dup(stdin)
@@ -69,6 +70,13 @@ def set_apart() -> TextIO:
     threading.Thread(target=end_with, args=[parent], daemon=True).start()
     if hasattr(os, "register_at_fork"):  # not on Windows
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
+    say_raised = threading.excepthook
+
+    def say_unless_ours(what: threading.ExceptHookArgs) -> None:
+        if not issubclass(what.exc_type, (Undecidable, LeftOut)):
+            say_raised(what)
+
+    threading.excepthook = say_unless_ours
     return lines
 
 

@@ -177,6 +177,11 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     return to_probs
 
 
+def is_cut(row: np.ndarray, to_probs: ToProbs) -> bool:  # [n_vocab]
+    """Whether to_probs makes a token of a row impossible."""
+    return bool(np.any((to_probs(row) == 0) & (row > 0)))
+
+
 def sloping(n: int) -> np.ndarray:  # -> [n]
     """A distribution that falls evenly from the first token to half as much for the last."""
     return np.linspace(2, 1, n) / (1.5 * n)
@@ -417,14 +422,15 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
     # whoever takes coins or noise with a wrong stride takes some of another row's
     batch_case("three rows", *(row_case(until(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7))),
     batch_case(
-        "three rows, K = 8",
-        *(row_case(until(n, x), rows([1, 0, 0]), 8) for n, x in ((9, 0.8), (1, 0.5), (1, 0.6))),
-    ),
-    batch_case(
         "six rows",  # of few branches each, but the fourth
         *(row_case(rows([x, 1 - x, 0], BONUS_OF_1), rows([1, 0, 0])) for x in (0.3, 0.5, 0.7)),
         row_case(rows(P2, P), rows(Q2)),
         *(row_case(rows([0, 1 - x, x], BONUS_OF_1), rows([0, 0, 1])) for x in (0.4, 0.6)),
+    ),
+    # of a rule that tosses all its coins at once, the most branches: it comes last
+    batch_case(
+        "three rows, K = 8",
+        *(row_case(until(n, x), rows([1, 0, 0]), 8) for n, x in ((9, 0.8), (1, 0.5), (1, 0.6))),
     ),
 ]
 

@@ -369,7 +369,11 @@ def describe_error(error: BaseException) -> str:
         if frame.line and is_theirs(frame):
             file = os.path.basename(frame.filename)
             where = f" in {file}, line {frame.lineno}: {frame.line}"
-    return in_line(f"{type(error).__name__}: {error}{where}")
+    try:
+        message = str(error)
+    except Exception:  # of a class whose __str__ fails
+        message = "(without a readable message)"
+    return in_line(f"{type(error).__name__}: {message}{where}")
 
 
 def is_theirs(frame: traceback.FrameSummary) -> bool:

@@ -117,19 +117,29 @@ def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") ->
     shown = result
     if isinstance(result, tuple) and len(result) == 1:
         shown = result[0]
-    problem = f"{event} {shown!r}: expected tokens below {limit}"
+    problem = lambda: f"{event} {words_of(shown)}: expected tokens below {limit}"
     if result is None:
-        raise stop(f"{problem} (does a branch end without return?)")
+        raise stop(f"{problem()} (does a branch end without return?)")
     if not isinstance(result, Iterable):
-        raise stop(problem)
+        raise stop(problem())
     elements = list(islice(result, MOST_CALLS))  # an error of a generator passes
     try:
         tokens = [as_int(element) for element in elements]
     except (TypeError, ValueError, RuntimeError):
-        raise stop(problem)
+        raise stop(problem())
     if any(token not in range(limit) for token in tokens):
-        raise stop(problem, Impossible)
+        raise stop(problem(), Impossible)
     return tokens
+
+
+def words_of(result: Any) -> str:
+    """What a sampler returned, as repr writes it; of a list or tuple the first 100 elements."""
+    if isinstance(result, (list, tuple)):
+        result = result[:100]
+    try:
+        return repr(result)
+    except Exception:  # such as of a whole number of more than 4,300 digits
+        return "(what cannot be shown)"
 
 
 def token_of(result: Any, limit: int, stop: Stop, event: str) -> int:

@@ -138,6 +138,7 @@ def prove(
     result = summary(name, *verdict, entries, monotonic() - started) | dict(seed=seed)
     if result["verdict"] == "exact":
         notes = [f"for K = 0 {trial.entry['problem']}" for trial in refused]
+        notes += on_cuts(small)
         notes += on_length(small)
         notes += on_gain(small, is_loop)
         notes += at_zero(small, deadline)
@@ -368,6 +369,15 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
 
 
 # ---------------------------------------------------------------- remarks on an exact function
+
+
+def on_cuts(trials: list[Trial]) -> Iterator[str]:
+    """Yield a remark if to_probs cuts rows of 1,000 tokens, but none of the cases' rows."""
+    to_probs = trials[0].case.to_probs
+    rows = [trial.case.target(()) for trial in trials]
+    cuts_one = any(known.is_cut(row, to_probs) for row in rows)
+    if not cuts_one and known.is_cut(known.sloping(1_000), to_probs):
+        yield "top_k, top_p or to_probs cuts no row of the enumerated cases"
 
 
 def on_length(trials: list[Trial]) -> Iterator[str]:

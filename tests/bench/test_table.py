@@ -99,6 +99,11 @@ def test_many_lines_stay_at_their_K_look_different_and_have_room():
     assert len({x for x in re.findall('<text x="(\\d+)"', text)}) == 2  # the title, one column
 
 
+def test_lines_of_several_batch_sizes_look_different():
+    text = draw([row(K=K, batch_size=n) for K in (1, 2) for n in (1, 4)])
+    assert len(set(re.findall(r'<polyline points="[^"]*" (stroke=.*)/>', text))) == 2
+
+
 def test_an_interval_that_goes_on_above_the_picture_ends_in_an_arrow():
     intervals = row()["intervals"]
     wide = row(intervals=intervals | {"speedup": [1.4, 7.4]})

@@ -418,6 +418,15 @@ def test_top_k_is_missed_where_top_p_cuts_first():
         assert result["verdict"] == verdict and wrong == (["53 tokens"] if k else [])
 
 
+def test_a_cut_to_more_tokens_than_any_case_has_is_told():
+    few = RULE_CASES[:2]
+    for flags, told in (({"top_k": 100}, True), ({"temperature": 0.5}, False), ({}, False)):
+        to_probs = filtered(**flags)
+        result = prove(lambda draft, p, q, sample: (0, sample(to_probs(p[0]))), few, None, to_probs)
+        assert result["verdict"] == "exact"
+        assert ("cuts no row of the enumerated cases" in str(result["remarks"])) == told
+
+
 def test_rows_of_a_batch_are_drafted_through_the_filter():
     plain = batch_rule()
     top = lambda table: np.apply_along_axis(filtered(top_k=2), -1, table) if table.size else table

@@ -690,6 +690,16 @@ def test_a_process_that_exits_was_not_stopped(mine):
     assert code == 3 and "its process exited or crashed in the case K = 1" in out
 
 
+def test_what_a_thread_cannot_follow_is_said_once(mine):
+    code, _, err = run(mine(
+        "import random, threading",
+        "def verify(draft, p, q):",
+        "    thread = threading.Thread(target=lambda: float(random.random()))",
+        "    thread.start(); thread.join(); return 0, 0",
+    ))  # fmt: skip
+    assert code == 1 and "float" not in err  # nor is there a traceback
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="it forks")
 def test_a_process_that_is_forked_is_not_waited_for(mine):
     file = mine(
@@ -738,3 +748,36 @@ def test_a_namesake_beside_a_file_with_torch_is_left_alone(mine):
         "    return text[len(ids):]",
     ))  # fmt: skip
     assert (code, err) == (0, "") and "EXACT" in out
+
+
+def test_an_exception_that_cannot_be_shown_is_one_line(mine):
+    code, _, err = run(mine(
+        "class Bad(Exception):",
+        "    def __str__(self): raise RuntimeError",
+        "def verify(draft, p, q): raise Bad",
+    ))  # fmt: skip
+    assert code == 3 and "Traceback" not in err
+
+
+def test_a_coin_is_a_float_for_who_asks():
+    def rule(draft, p, q):
+        u = random.random()
+        return (0, int(p[0].argmax())) if isinstance(u, float) and u < 0.03 else right(draft, p, q)
+
+    def right(draft, p, q):
+        for i, x in enumerate(draft):
+            if random.random() * q[i, x] >= p[i, x]:
+                rest = np.maximum(p[i] - q[i], 0)
+                return i, random.choices(range(len(rest)), rest)[0]
+        return len(draft), random.choices(range(p.shape[1]), p[-1])[0]
+
+    assert prove(rule)["verdict"] == "wrong"
+
+
+ODD = type("Odd", (int,), {"__repr__": None})(9)
+
+
+@pytest.mark.parametrize("token", [10**5000, ODD, [7] * 10**6], ids=["long", "odd", "many"])
+def test_a_token_that_cannot_be_shown_is_impossible_all_the_same(token):
+    result = prove(lambda draft, p, q: token if isinstance(token, list) else (0, token))
+    assert result["verdict"] == "wrong" and "below" in str(result["cases"][0]["first_wrong"])
