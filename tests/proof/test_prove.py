@@ -320,7 +320,7 @@ def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
 def test_a_text_that_is_too_short_in_real_runs_only():
     def box(target, draft_model, ids, n_tokens, K):
         text = []
-        while len(text) < n_tokens and not isinstance(u := random.random(), float):
+        while len(text) < n_tokens and type(u := random.random()) is not float:
             *below, _ = target([*ids, *text])[-1].cumsum()
             text.append(next((i for i, c in enumerate(below) if u < c), len(below)))
         return text
@@ -771,7 +771,7 @@ def test_a_coin_is_a_float_for_who_asks():
                 return i, random.choices(range(len(rest)), rest)[0]
         return len(draft), random.choices(range(p.shape[1]), p[-1])[0]
 
-    assert prove(rule)["verdict"] == "wrong"
+    assert prove(rule)["distance"] > 0.01
 
 
 ODD = type("Odd", (int,), {"__repr__": None})(9)
