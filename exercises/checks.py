@@ -156,11 +156,12 @@ def keeping(answer: Callable, stop: Callable) -> Callable:
 
     @wraps(answer)  # with its parameters
     def call(*arguments, **given):
-        before = deepcopy(arguments)
+        rows = [argument for argument in arguments if isinstance(argument, (list, np.ndarray))]
+        before = deepcopy(rows)
         result = answer(*arguments, **given)
-        for was, argument in zip(before, arguments):
-            if isinstance(argument, (list, np.ndarray)) and not np.array_equal(was, argument):
-                stop(f"it changes its arguments, {was} to {argument}")
+        for was, row in zip(before, rows):
+            if not np.array_equal(was, row):
+                stop(f"it changes its arguments, {was} to {row}")
         return result
 
     return call

@@ -127,7 +127,7 @@ def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") ->
         tokens = [as_int(element) for element in elements]
     except (TypeError, ValueError, RuntimeError):
         raise stop(problem())
-    if any(token not in range(limit) for token in tokens):
+    if any(not 0 <= token < limit for token in tokens):
         raise stop(problem(), Impossible)
     return tokens
 
@@ -343,7 +343,7 @@ class TableModel:
         no tokens, after more than MOST_CALLS calls, and for a cache that holds anything else than
         what this model has read into it.
         """
-        given = np.asarray(ids).ravel()  # [[5, 6]], a batch of one, stands for [5, 6]
+        given = np.asarray(ids).ravel().tolist()  # [[5, 6]], a batch of one, stands for [5, 6]
         new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")
         self.n_calls += 1
         if self.n_calls > MOST_CALLS:
@@ -362,13 +362,12 @@ class TableModel:
     def last_rows(self, ids: list[int], n: int) -> np.ndarray:  # -> [n, n_vocab]
         """The rows after each of the last n of the ids, which begin with a prompt."""
         n_prompt = len(self.prompt)
+        first = len(ids) - n + 1  # rows[0] follows ids[:first]
         rows: np.ndarray = np.full((n, self.n_vocab), 1 / self.n_vocab, self.dtype)
-        for i in range(n):
-            end = len(ids) - n + 1 + i  # rows[i] follows ids[:end]
-            if end >= n_prompt:
-                row = self.model(tuple(ids[n_prompt:end]))
-                rows[i] = row if ids[:n_prompt] == list(self.prompt) else row[::-1]
-        return rows
+        for end in range(max(first, n_prompt), len(ids) + 1):
+            rows[end - first] = self.model(tuple(ids[n_prompt:end]))
+        is_own_prompt = ids[:n_prompt] == list(self.prompt)
+        return rows if is_own_prompt else rows[:, ::-1].copy()  # uniform ones stay as they are
 
 
 # ---------------------------------------------------------------- which form it is

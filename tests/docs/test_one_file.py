@@ -51,7 +51,10 @@ def test_a_temperature_that_cannot_be_used_is_refused(temperature):
     assert done.returncode == 2 and "a temperature of 0 or more" in done.stderr
 
 
-@pytest.mark.parametrize("function", [one_file.verify, one_file.speculative])
+SLOW = pytest.param(one_file.speculative, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("function", [one_file.verify, SLOW], ids=["verify", "speculative"])
 def test_the_rule_and_the_loop_are_exact_as_they_stand(function):
     assert prove(function)["verdict"] == "exact"
 

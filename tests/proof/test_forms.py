@@ -135,6 +135,7 @@ def test_a_rule_for_batches_is_judged():
         assert rows["kept"] == pytest.approx(rows["kept_by_verify"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, 0.99])
 def test_a_batch_that_is_a_little_wrong_in_the_fourth_row(share):
     def coins(n, k):
@@ -154,6 +155,7 @@ def test_a_batch_that_is_wrong_from_the_fourth_row_on(monkeypatch):
     assert prove(rule, [*cases, MANY_ROWS], batch=True)["verdict"] == "wrong"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other, one", [(0, 3), (1, 5), (3, 4)])
 def test_a_batch_in_which_a_row_takes_the_noise_of_another(monkeypatch, other, one):
     monkeypatch.setattr(referee, "WIDE_RUNS", 4_000)
@@ -196,6 +198,7 @@ def with_indices(place):
     return rule
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [
     *(lambda b, i, n, K, s=s: b * min(s, K) + i for s in (2, 3, 7)),
     lambda b, i, n, K: b * n + i,
@@ -210,6 +213,7 @@ def test_coins_of_a_batch_with_a_wrong_stride(place):
     assert prove(with_indices(place), three, batch=True)["verdict"] == "wrong"
 
 
+@pytest.mark.slow
 def test_rows_of_a_batch_have_their_own_q_at_every_place():
     right = batch_rule(lambda n, k: np.random.random((n, k)))
 
@@ -364,6 +368,7 @@ def nucleus(row):
     return np.where(row[order].cumsum()[order.argsort()] <= 1 - 0.9, 0, row)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut, flags", [
     (nucleus, {"top_p": 0.9}),
     (lambda row: np.where(row < np.sort(row)[-2], 0, row), {"top_k": 2}),  # ties stay
@@ -404,6 +409,7 @@ def test_a_cut_to_many_tokens_is_seen(monkeypatch, k, verdict):
         assert wrong == ([] if k == 50 else ["53 tokens"])
 
 
+@pytest.mark.slow
 def test_top_k_is_missed_where_top_p_cuts_first():
     """Of 53 tokens, top_p leaves 47, and 44 after top_k."""
     to_probs = filtered(top_p=0.9)
@@ -427,6 +433,7 @@ def test_a_cut_to_more_tokens_than_any_case_has_is_told():
         assert ("cuts no row of the enumerated cases" in str(result["remarks"])) == told
 
 
+@pytest.mark.slow
 def test_rows_of_a_batch_are_drafted_through_the_filter():
     plain = batch_rule()
     top = lambda table: np.apply_along_axis(filtered(top_k=2), -1, table) if table.size else table

@@ -67,7 +67,7 @@ def functions_of(module, *helpers):
 # other spellings of what is tried in a few seconds
 ONCE_MORE = (
     "smallest_exponential gumbel_by_hand vectors_of_coins gumbel_race "
-    "inverted_cumulative own_generator"
+    "inverted_cumulative own_generator exponential_race"
 ).split()
 RIGHT = functions_of(right_samplers, "rest_of", "ending", "first_rejection")
 LATER = ["legacy", "wrong_where"]  # parts of others, or tried alone
@@ -677,6 +677,7 @@ def test_a_file_that_raises_is_one_line(mine):
     assert code == 2 and "line 3" in err and err.count("\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("done", ["sys.stderr.close()", "sys.stderr = None"])
 def test_a_file_may_do_anything_to_stderr_and_warnings(mine, done):
     done = f"import sys, warnings; warnings.simplefilter('error'); {done}"
