@@ -9,23 +9,24 @@ from tqdm import tqdm
 
 from bench.rows import Draft, Runs
 from decoding.batching import decode_together
-from decoding.clocked import Clocked
-from decoding.decode import Decoder, begin, timed
+from decoding.clocked import TimedRound, timed_rounds
 from decoding.streams import Purpose, stream
 from decoding.text_difference import explain_difference
 from gpt2 import Model
-from sampling import RULES, Rng, Round, SamplingParams
+from sampling import RULES, Rng, SamplingParams
 
 Variant = tuple[str, int, str]  # a draft's name, K and the rule
 PLAIN: Variant = ("", 0, "token")  # the autoregressive loop
 
 
 class Written(NamedTuple):
-    """A text that was written."""
+    """A text that was written, and its rounds but the prefill."""
 
     ids: list[int]
-    drafts: list[Draft]  # of each round but the prefill
-    seconds: float  # of these rounds together
+    drafts: list[Draft]  # of each round
+    seconds: float  # of all rounds together
+    draft_seconds: list[float]  # of each round
+    target_seconds: list[float]
 
 
 def measure_in_turns(
@@ -75,23 +76,18 @@ def decode_texts(
     drafts: {name: a Model, a head, or None for n-grams}; to_probs: makes p and q of logits
     acceptance: the probability with which each drafted token is accepted, whatever p and q;
         0 leaves that to the rule
-    variant: the draft's name, K and the rule's; prompts: the token ids of each
-    seeds: numbers that decide what is random
+    variant: (name of the draft, or "" to decode without one; K; "token" or "block", the rule)
+    prompts: the token ids of each
+    seeds: three numbers; with equal ones the same texts come out
     """
     name, K, rule_name = variant
-    decoder: Decoder = "speculative" if name else "autoregressive"
-    draft = drafts.get(name)  # None for PLAIN, too, which has no draft
-    draft_seconds: list[float] = []  # of each round, as the next one
-    target_seconds: list[float] = []
-
-    def clocked_drafter(drafter: Any) -> Any:
-        return Clocked(drafter, "propose", draft_seconds)
+    decoder = "speculative" if name else "autoregressive"
+    draft = drafts.get(name)  # None without one
 
     def decode_one(i: int, batched: Callable) -> Written:  # prompt i, with the models as batched
-        clocked_target: Any = Clocked(batched(target), "read", target_seconds)
-        rounds = begin(
+        rounds = timed_rounds(
             decoder,
-            clocked_target,
+            batched(target),
             batched(draft),
             None,  # without an encoder, <|endoftext|> is a token like any other
             prompts[i],
@@ -100,18 +96,15 @@ def decode_texts(
             to_probs=to_probs,
             seed=stream(Purpose.TEXT, *seeds, i),
             rule=rule_of(rule_name, acceptance, seeds),
-            around_drafter=clocked_drafter,
         )
         return written(rounds, n_tokens)
 
     if len(prompts) == 1:
         texts = [decode_one(0, batched=lambda model: model)]
-        del target_seconds[0]  # the prefill's
     else:
         texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
-        # a loop waits for the others, too: its times tell nothing of its own parts
-        draft_seconds.clear()
-        target_seconds.clear()
+    # in a batch a loop waits for the others, too: its times tell nothing of its own parts
+    is_alone = len(texts) == 1
     rounds_of_all: list[Draft] = []
     for text in texts:
         rounds_of_all += text.drafts
@@ -119,23 +112,29 @@ def decode_texts(
         "texts": [text.ids for text in texts],
         "rounds": rounds_of_all,
         "seconds": max(text.seconds for text in texts),
-        "draft_seconds": draft_seconds,
-        "target_seconds": target_seconds,
+        "draft_seconds": texts[0].draft_seconds if is_alone else [],
+        "target_seconds": texts[0].target_seconds if is_alone else [],
     }
 
 
-def written(rounds: Iterator[Round], n_tokens: int) -> Written:
-    """Run the rounds of a text of n_tokens, prefill first, to their end. Returns (the token ids of
-    the text, a Draft for each round, the seconds of all rounds): both without the prefill's.
+def written(rounds: Iterator[TimedRound], n_tokens: int) -> Written:
+    """Run the rounds of a text of n_tokens, prefill first, to their end. Returns a Written: the
+    token ids of the text; and without the prefill's, a Draft for each round, the seconds of all
+    together, and for each round those of the drafter and those of the target.
     """
     ids: list[int] = []
     drafts: list[Draft] = []
-    seconds: list[float] = []
-    for one in timed(rounds, seconds):
+    in_all = 0.0
+    draft_seconds, target_seconds = [], []
+    next(rounds)  # the prefill
+    for one, seconds, drafting, reading in rounds:
         room = n_tokens - len(ids) - 1  # - 1: for the target's own token
         drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
         ids += one.tokens
-    return Written(ids, drafts[1:], sum(seconds[1:]))
+        in_all += seconds
+        draft_seconds.append(drafting)
+        target_seconds.append(reading)
+    return Written(ids, drafts, in_all, draft_seconds, target_seconds)
 
 
 def rule_of(name: str, acceptance: float, seeds: tuple[int, int, int]) -> Callable:

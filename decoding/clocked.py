@@ -1,9 +1,12 @@
-"""A clock on one method of an object: what the target and the drafter take of a round."""
+"""What the target and the drafter take of a round: a clock on one method of each."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+from decoding.decode import begin, timed
+from sampling import Round
 
 
 class Clocked:
@@ -23,3 +26,31 @@ class Clocked:
         result = function(*arguments, **named)
         self.seconds.append(time.perf_counter() - begun)
         return result
+
+
+class TimedRound(NamedTuple):
+    """A Round, and how long it took, in seconds."""
+
+    round: Round
+    seconds: float
+    drafting: float  # of these, by the drafter
+    reading: float  # of these, by the target
+
+
+def timed_rounds(
+    decoder: Any, target: Any, *arguments: Any, **options: Any
+) -> Iterator[TimedRound]:
+    """Decode a text by the clock: yield each Round of decoding.decode.begin, the prefill first, as
+    a TimedRound. The arguments are those of `begin`: decoder, target, draft model, encoder, ids of
+    the prompt, n_tokens, and options such as K.
+    """
+    seconds: list[float] = []
+    drafting: list[float] = []  # of each call in this round
+    reading: list[float] = []
+    clocked_target: Any = Clocked(target, "read", reading)
+    around = lambda drafter: Clocked(drafter, "propose", drafting)
+    rounds = begin(decoder, clocked_target, *arguments, **options, around_drafter=around)
+    for this_round in timed(rounds, seconds):
+        yield TimedRound(this_round, seconds[-1], sum(drafting), sum(reading))
+        drafting.clear()
+        reading.clear()

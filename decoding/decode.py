@@ -256,14 +256,14 @@ def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> 
 
 
 def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
-    """Pass Rounds on, and append to `seconds` how long each of them took."""
-    while True:
-        begun = time.perf_counter()
-        this_round = next(rounds, None)
-        if this_round is None:
-            return
+    """Pass Rounds on, and append to `seconds` how long each of them took, before it is passed on:
+    what its reader does with it does not count.
+    """
+    begun = time.perf_counter()
+    for this_round in rounds:
         seconds.append(time.perf_counter() - begun)
         yield this_round
+        begun = time.perf_counter()
 
 
 def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from cli.picture import painted
 from cli.prompts import STORIES, read_prompts
 from cli.trace import sources_of
 from decoding.candidates import acceptance, acceptance_without_replacement, best_acceptance
-from decoding.clocked import Clocked
-from decoding.decode import load_pair, timed
+from decoding.clocked import timed_rounds
+from decoding.decode import load_pair
 from decoding.theory import speedup
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
@@ -85,17 +85,9 @@ line.target { stroke: var(--target); stroke-dasharray: 2 2; }
 
 def run(models, ids, decoder):
     """Decode once, greedily. Returns a list: (Round, seconds of drafting, seconds in all)."""
-    target, draft_model = models
-    to_probs, rng, result, drafting, seconds = SamplingParams(0.0), Rng(0), [], [], []
-    if decoder == "autoregressive":
-        rounds = autoregressive(target, ids, N_TOKENS, to_probs, rng)
-    else:
-        drafter = Clocked(NeuralDrafter(draft_model, to_probs, rng), "propose", drafting)
-        rounds = speculative(target, drafter, ids, N_TOKENS, K, to_probs, rng)
-    for this_round in timed(rounds, seconds):
-        result.append((this_round, sum(drafting), seconds[-1]))
-        drafting.clear()
-    return result[1:]  # without the prefill
+    rounds = timed_rounds(decoder, *models, None, ids, N_TOKENS, K=K, to_probs=SamplingParams(0.0))
+    next(rounds)  # the prefill
+    return [(one.round, one.drafting, one.seconds) for one in rounds]
 
 
 def race():

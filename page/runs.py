@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from decoding.clocked import Clocked
-from decoding.decode import begin, encode_prompt, options_of, timed
+from decoding.clocked import timed_rounds
+from decoding.decode import begin, encode_prompt, options_of
 from page.report import run_data
 from page.rounds import LikeliestRng, RecordingRng, noted
 
@@ -91,44 +91,26 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     Returns {"tokens": those of the large model alone, "seconds": of each of them, "rounds":
     [seconds of drafting, of all else] of each speculative round}, all without the prefill.
 
-    pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}. tell() is
-    called after each round; what it raises ends the turn
+    pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}, all flags of
+    `generate`, such as K and temperature. tell() is called after each round; what it raises ends
+    the turn
     """
-    target, draft_model, encoder = pair
     options = options_of(settings)
     tokens: list[int] = []
-    seconds: list[float] = []  # of each round
-    rounds = begin("autoregressive", target, draft_model, encoder, ids, **options)
-    for this_round in timed(rounds, seconds):
-        tokens += this_round.tokens
+    seconds: list[float] = []
+    alone = timed_rounds("autoregressive", *pair, ids, **options)
+    next(alone)  # the prefill
+    for one in alone:
+        tokens += one.round.tokens
+        seconds.append(one.seconds)
         tell()
-    split = take_speculative_turn(pair, ids, options, tell)
-    return {"tokens": tokens, "seconds": seconds[1:], "rounds": split}  # the first: the prefill's
-
-
-def take_speculative_turn(
-    pair: tuple, ids: list[int], options: dict[str, Any], tell: Callable
-) -> list[list[float]]:
-    """Decode a text with the speculative decoder, by the clock: [seconds of drafting, of all else]
-    of each round but the prefill. Arguments as for take_turn, but options: those of `begin`
-    """
-    target, draft_model, encoder = pair
-    drafting: list[float] = []  # seconds of each call of the drafter in this round
-    whole: list[float] = []  # seconds of each round
     split: list[list[float]] = []
-
-    def clocked(drafter: Any) -> Any:
-        return Clocked(drafter, "propose", drafting)
-
-    rounds = begin(
-        "speculative", target, draft_model, encoder, ids, **options, around_drafter=clocked
-    )
-    for _ in timed(rounds, whole):
-        in_drafting = sum(drafting)
-        split.append([in_drafting, whole[-1] - in_drafting])
-        drafting.clear()
+    together = timed_rounds("speculative", *pair, ids, **options)
+    next(together)
+    for one in together:
+        split.append([one.drafting, one.seconds - one.drafting])
         tell()
-    return split[1:]
+    return {"tokens": tokens, "seconds": seconds, "rounds": split}
 
 
 def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
