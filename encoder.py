@@ -9,7 +9,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 import regex
 
@@ -46,28 +46,33 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     [0, 9]
     """
     n = len(ids)
-    left: list[int | None] = [*ids]  # None where an id was joined to the one before it
-    before = [*range(-1, n - 1)]  # for each index, that of the id left before it, or -1
+    kept: list[int | None] = [*ids]  # None where an id was joined to the one before it
+    before = [*range(-1, n - 1)]  # for each index, that of the id kept before it, or -1
     after = [*range(1, n + 1)]  # and that of the next, or n
+    heap: list = []  # (rank, merged id, index of the first of the two)
 
     def merge_at(i):  # (rank, merged id) of the id at i and the next, or None
-        return merges.get((left[i], left[after[i]])) if 0 <= i and after[i] < n else None
+        return merges.get((kept[i], kept[after[i]])) if 0 <= i and after[i] < n else None
 
-    heap = [(known, i) for i in range(n) if (known := merge_at(i))]
-    heapify(heap)
+    def push(i):
+        known = merge_at(i)
+        if known:
+            heappush(heap, (*known, i))
+
+    for i in range(n):
+        push(i)
     while heap:
-        known, i = heappop(heap)
-        if merge_at(i) != known:
+        rank, merged, i = heappop(heap)
+        if merge_at(i) != (rank, merged):
             continue  # one of the two has been joined to another since
-        _rank, left[i] = known
-        left[after[i]] = None
-        after[i] = after[after[i]]
+        joined = after[i]
+        kept[i], kept[joined] = merged, None
+        after[i] = after[joined]
         if after[i] < n:
             before[after[i]] = i
-        for k in (before[i], i):
-            if known := merge_at(k):
-                heappush(heap, (known, k))
-    return [one for one in left if one is not None]
+        push(before[i])
+        push(i)
+    return [one for one in kept if one is not None]
 
 
 def bytes_of(vocabulary: dict[str, int], added: dict[str, int]) -> dict[int, bytes]:

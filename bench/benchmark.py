@@ -125,11 +125,13 @@ def benchmark(
 
 
 def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the flags of `benchmark`, {flag: value as it was given}, and return them: those of LISTS
-    as lists of their values, the others as they are, and as "to_probs" a SamplingParams for each
-    temperature. Raises ValueError, which names the flag, for a value that cannot be used: a list
-    that is none, a count below 1, a negative seed, an unknown rule, an acceptance that is no
-    probability, top_k or top_p out of range, a head with random weights.
+    """Read the flags of `benchmark`, {flag: value as it was given}, and return them as {flag:
+    value}: the six that may be lists, draft_model_size, target_model_size, K, temperature,
+    verification and batch_size, as lists ("1..3" as [1, 2, 3]); the others as they are; and as
+    "to_probs" a SamplingParams for each temperature. Raises ValueError, which names the flag, for a
+    value that cannot be used: a list that is none, a count below 1, a negative seed, an unknown
+    rule, an acceptance that is no probability, top_k or top_p out of range, a head (eagle or
+    medusa) with random weights.
     """
     lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
     top_k, top_p = flags["top_k"], flags["top_p"]

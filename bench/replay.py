@@ -197,16 +197,18 @@ def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Mod
 
 
 def drafts_along(model: Model | None, text: Text, most: int, n_vocab: int) -> Drafts:
-    """For each position of a text, (length, agree): how many tokens a round that begins there can
-    draft greedily, at most `most`; and how many tokens of a draft agree with the text, from the
-    first on, before one does not.
+    """For each token of a text, (length, agree): how many tokens a greedy draft that begins there
+    can have; and how many tokens, from the first on, are as the draft has them.
 
-    model: a draft model, or None to look up n-grams; n_vocab: the number of tokens to look up
-    A draft may reach to the text's end; in a text that was cut off, to one token before it.
+    model: a draft model, or None to look up n-grams
+    text: prompt and ids, its tokens; and whether it ended by itself or was cut off. A draft may
+        reach to its end; but the last token of a text that was cut off is never drafted
+    most: tokens of a draft, where the text has as many left; n_vocab: of n-grams, 0 ... n_vocab - 1
     Raises FloatingPointError if the model's logits are not finite.
     """
-    # a drafted token may have ended the text; where it was cut off, the last was the target's own
-    n_draftable = len(text.ids) if text.ended else len(text.ids) - 1
+    n_draftable = len(text.ids)
+    if not text.ended:  # a loop leaves the last place to the target's own token
+        n_draftable -= 1
     limits = [min(most, n_draftable - i) for i in range(len(text.ids))]
     if model is None:
         return look_ups_along(text.prompt, text.ids, limits, n_vocab)

@@ -41,26 +41,27 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
 
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
-    """{text: token} of all tokens in a folder's files of LISTS, each of which may be missing. A
-    token is a dict of its "content" (the text), its "id" and flags such as "lstrip".
+    """{text: token} of all tokens that a folder lists in tokenizer.json, added_tokens.json and two
+    other files (LISTS), whose forms `listed_tokens` knows; each may be missing. A token is a dict:
+    "content", its text, such as "<pad>"; "id"; and flags such as "lstrip".
 
     The id is that of the vocabulary {text: id}, else that in the last file that lists the token;
     one without either is left out. Raises ValueError, which names the file, if it is damaged, and
-    for a token outside the vocabulary that takes the spaces around it, whose text is no str, or
-    whose id is no int from 0.
+    for a token outside the vocabulary that cannot be used: whose text is no str, whose id is no int
+    from 0, or with a true flag of SPACES, by which spaces around it in a prompt are part of it.
     """
     tokens: dict[str, dict] = {}
-    for name in LISTS:  # a later file replaces the tokens of earlier ones
+    for name in LISTS:
         path = folder / name
-        values = read_json(path, optional=True)
+        values = read_json(path, optional=True)  # {} of a missing file
         with errors_about(path, OTHER_TOKENS):
             for token in listed_tokens(name, values):
                 text = token["content"]
                 if text in vocabulary:
                     tokens[text] = token | {"id": vocabulary[text]}
                 elif "id" in token:
-                    require_new(token)
-                    tokens[text] = token
+                    require_usable(token)
+                    tokens[text] = token  # in place of that of an earlier file
     return tokens
 
 
@@ -87,10 +88,10 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
     return [token for token in tokens if token["content"]]
 
 
-def require_new(token: dict) -> None:
+def require_usable(token: dict) -> None:
     """Check a token {"content": text, "id": id, and flags} that is not in the vocabulary. Raises
-    ValueError if it takes the spaces around it (a flag of SPACES, such as "lstrip", is true), if
-    its "content" is no str, or its "id" no int from 0.
+    ValueError if spaces around it in a prompt would be part of it (a flag of SPACES, such as
+    "lstrip", is true), if its "content" is no str, or its "id" no int from 0.
     """
     text, i = token["content"], token["id"]
     require_unset(token, *SPACES)

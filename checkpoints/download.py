@@ -202,16 +202,18 @@ def fetch_rest(url: str, path: Path) -> None:
 
 
 def find_part(path: Path) -> Part | None:
-    """The Part that an earlier attempt has left of the file `path`, in a file NAME.TAG.part beside
-    it, with an unknown size; None if there is none.
+    """The Part of the file `path` that an earlier attempt has left beside it, in a file
+    NAME.TAG.part, where NAME is that of `path`, and TAG the ETag of the version, quoted as in a
+    URL. It goes on at the part's last byte, which comes once more, and its size is None. Returns
+    None without a part; of several, which only attempts at the same time can leave, any.
     """
     found = list(path.parent.glob(f"{path.name}.*.part"))
     if not found:
         return None
-    part = found[0]  # any: an attempt that begins another removes this one
+    part = found[0]
     tag = unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
-    n_bytes = max(0, part.stat().st_size - 1)  # the last byte comes once more: see Part
-    return Part(part, tag, n_bytes)
+    last_byte = part.stat().st_size - 1
+    return Part(part, tag, n_bytes=max(0, last_byte))
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
@@ -233,14 +235,14 @@ def ask(url: str, part: Part | None) -> requests.Response:
     """Request the file at a URL, or if a part of it was begun, what that lacks: the server then
     sends the rest, unless it has another version of the file, which it sends whole. Returns the
     reply, whose content is not read yet. Raises RequestException if none comes, and ValueError for
-    a URL that is none.
+    a URL that is none: the user gave its beginning as HF_ENDPOINT, or the server led to it.
     """
     headers = {"Accept-Encoding": "identity"}  # not compressed
     if part:
         headers |= {"Range": f"bytes={part.n_bytes}-", "If-Range": part.tag}
     try:
         return requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
-    except ValueError as error:  # its text may show a password that is in the URL
+    except ValueError as error:  # such as InvalidURL; its text may show a password in the URL
         reason = f"{type(error).__name__} at HF_ENDPOINT, or where that leads"
         name = url.rpartition("/")[2]
         raise ValueError(f"{name}: {reason}; expected the address of a mirror") from None

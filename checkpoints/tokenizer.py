@@ -37,11 +37,14 @@ def load_encoder(folder: Path) -> Encoder:
 
 
 def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
-    """Raise ValueError if so many tokens of the vocabulary are not made by a merge that some merges
-    must be missing, as where a file was cut off: more than the 256 bytes and MAX_SPECIAL others,
-    such as <|endoftext|>; or any that begins with a space, but for the space itself.
+    """Raise ValueError if merges are missing, as where a file was cut off. That shows in two ways:
+    the vocabulary has more tokens than 256 bytes, one for each merge and 1,024 others (MAX_SPECIAL)
+    such as <|endoftext|>; or one that begins with a space, and is not the space, is made by none.
+
+    vocabulary: {token: id}; merges: the two texts, of which each merge makes the token that is both
     """
-    if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
+    most_tokens = 256 + len(merges) + MAX_SPECIAL
+    if len(vocabulary) > most_tokens:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
     made = {SPACE} | {"".join(pair) for pair in merges}
     for token in vocabulary:

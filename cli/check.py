@@ -24,8 +24,8 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     does.
 
     Give a size in models_dir, or a folder. The exit code is 2 for a model that cannot be used: its
-    files are missing or damaged, a weight is huge, all tokens are equally likely, or a folder named
-    124M has other tokens than OpenAI's.
+    files are missing or damaged, a weight is larger than 1e18, the logits of all tokens lie within
+    0.01, or a folder named 124M has other tokens than OpenAI's.
 
     Flags:
         models_dir: the folder that holds a folder for each model

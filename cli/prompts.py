@@ -14,8 +14,9 @@ def read_prompts(path: str | Path) -> list[str]:
     begins with {, each is a JSON object with a prompt (prompt_of). Raises ValueError for an object
     without a prompt, and for a file that is a device, no UTF-8 or blank.
     """
-    lines = read_lines(path)
-    if not lines[0].startswith("{"):
+    lines = read_lines(path)  # at least one, and none is blank
+    are_objects = lines[0].startswith("{")
+    if not are_objects:
         return lines
     return [prompt_of(line, f"{path}, prompt {n}") for n, line in enumerate(lines, 1)]
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import combinations, product
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -99,26 +99,24 @@ class Case:
         return np.eye(len(q))[q.argmax()] if self.greedy else q
 
     def laws(self) -> list[Law]:
-        """The right distributions of what counts of a text, {view: probability}, one for each of
-        those that `views` returns.
+        """The right distributions: [{text: probability}], of texts of n_tokens, or to the end. With
+        `seen`, one for each of its views, {classes of the tokens at these places: probability}.
         """
         if not self.seen:
             return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
         places_of, classes = self.seen
-        laws: list[Law] = []
+        laws = []
         for places in places_of:
-            rows = [self.p((0,) * place) for place in places]  # the same after each text so long
-            masses = [np.bincount(classes, row / row.sum()) for row in rows]  # [place][class]
-            law: Law = {}
-            # a view has a class for each place
-            for view in product(range(max(classes) + 1), repeat=len(places)):
-                law[view] = math.prod(mass[c] for mass, c in zip(masses, view))
-            laws.append(law)
+            masses = []  # of each place, [n_classes]
+            for place in places:
+                row = self.p((0,) * place)  # of any text of that length: the tokens do not matter
+                masses.append(np.bincount(classes, row / row.sum()))
+            laws.append(complete({(): 1.0}, rows(*masses), len(places)))
         return laws
 
     def views(self, text: Text) -> list[Text]:
-        """What counts of a text of n_tokens or more: [its first n_tokens], or with `seen`, for each
-        view, the classes of the tokens at its places.
+        """What counts of a text of n_tokens or more, to be compared with `laws`: [its first
+        n_tokens]. With `seen`, for each of its views, the classes of the tokens at these places.
         """
         if not self.seen:
             return [text[: self.n_tokens]]

@@ -100,19 +100,25 @@ def walk(
 
 
 def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> dict[str, Any]:
-    """Compare the texts of all branches, completed, with the target's. Returns what that gives of
-    the dict of `examine`: problem, or distance, kept and perhaps first_wrong.
+    """Compare the texts of all runs, each completed by the target to n_tokens or the token `end`,
+    with the texts that the target alone writes. Returns {"distance": the total variation distance,
+    "kept": tokens of a text beyond one for each pass, on average}; if the distance is more than
+    1e-5 (TOLERANCE), with "first_wrong": {"text": the shortest beginning that comes too often,
+    "yours", "right": its probabilities, "draws": the choices that lead to it, in words, "event":
+    ""}. Returns {"problem": in words} if the runs have less than the probability 1 - TOLERANCE.
+
+    target: text -> the distribution of the next token, [n_vocab]
     """
-    texts: Law = defaultdict(float)
+    yours: Law = defaultdict(float)
     kept = 0.0
     for text, n_passes, branch in runs:
-        texts[text] += branch.probability
+        yours[text] += branch.probability
         kept += branch.probability * (len(text) - n_passes)
-    lost = 1 - sum(texts.values())
-    if lost > TOLERANCE:
-        rare = f"rare branches, of probability {lost:.0e}"
+    left_out = 1 - sum(yours.values())
+    if left_out > TOLERANCE:
+        rare = f"rare branches, of probability {left_out:.0e}"
         return dict(problem=f"it raised, or did not end, in {rare}")
-    yours = complete(texts, target, n_tokens, end)
+    yours = complete(yours, target, n_tokens, end)
     right = complete({(): 1.0}, target, n_tokens, end)
     found = dict(distance=total_variation(yours, right), kept=kept)
     if found["distance"] <= TOLERANCE:

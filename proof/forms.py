@@ -89,9 +89,12 @@ def call_round(call: Callable, branch: Branch, draft: list[int], *others: Any) -
 
 
 def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[int]:
-    """The tokens of a round, from what a rule returned: (how many of the draft are accepted, the
-    next token), or 1 to len(draft) + 1 tokens. For the draft [5, 6], (1, 7) and [5, 7] are the same
-    round. For anything else `stop` is called, which raises.
+    """The tokens of a round, from what a rule returned: a tuple (how many of the draft are
+    accepted, the next token), or a list, an array or the like of 1 to len(draft) + 1 tokens. For
+    the draft [5, 6], (1, 7) and [5, 7] are the same round. A token is one of 0 ... n_vocab - 1.
+
+    stop: called with what is wrong; it raises that: Undecidable for what is no such result,
+        Impossible for numbers out of these bounds
     """
     if isinstance(result, tuple):
         if len(result) != 2:
@@ -360,14 +363,19 @@ class TableModel:
         return self.last_rows(cache.ids, len(new_ids))
 
     def last_rows(self, ids: list[int], n: int) -> np.ndarray:  # -> [n, n_vocab]
-        """The rows after each of the last n of the ids, which begin with a prompt."""
+        """A row after each of the last n of the ids: inside the prompt uniform; after self.prompt
+        and new tokens what self.model gives for these; after as many ids that are another prompt,
+        that row from its last token to its first.
+        """
         n_prompt = len(self.prompt)
-        first = len(ids) - n + 1  # rows[0] follows ids[:first]
-        rows: np.ndarray = np.full((n, self.n_vocab), 1 / self.n_vocab, self.dtype)
-        for end in range(max(first, n_prompt), len(ids) + 1):
-            rows[end - first] = self.model(tuple(ids[n_prompt:end]))
         is_own_prompt = ids[:n_prompt] == list(self.prompt)
-        return rows if is_own_prompt else rows[:, ::-1].copy()  # uniform ones stay as they are
+        rows: np.ndarray = np.full((n, self.n_vocab), 1 / self.n_vocab, self.dtype)
+        for i in range(n):
+            n_read = len(ids) - n + i + 1  # this row comes after so many ids
+            if n_read >= n_prompt:
+                row = self.model(tuple(ids[n_prompt:n_read]))
+                rows[i] = row if is_own_prompt else row[::-1]
+        return rows
 
 
 # ---------------------------------------------------------------- which form it is

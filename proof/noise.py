@@ -104,19 +104,17 @@ class Atom:
         back = lambda mass: low + mass * (high - low)
         self.learned.append((forward, back))
 
-    def is_zero(self) -> bool:
-        """Whether this number counts as 0 exactly. It does if it can be 0, by `zero` and by all
-        that was learned, and if its Branch has `takes_zero`; from then on it is 0. If it can be 0,
-        `meets_zero` of the Branch is set: so ask only where 0 would change an answer.
+    def may_be_zero(self) -> bool:
+        """Whether this number can be 0 exactly: its source may give 0 (`zero`), and nothing that
+        was learned forbids it.
         """
-        if not self.zero or self.quantile(0.0) > 0:
-            return False
-        self.branch.meets_zero = True
-        if not self.branch.takes_zero:
-            return False
-        forward = lambda mass: 1.0 if mass > 0 else 0.0  # all probability lies at 0
-        self.learned.append((forward, lambda mass: 0.0))
-        return True
+        return self.zero and self.quantile(0.0) <= 0
+
+    def become_zero(self) -> None:
+        """Learn that this number is 0: from then on, it is less than any u above 0 for certain."""
+        forward = lambda mass: 1.0 if mass > 0 else 0.0
+        back = lambda mass: 0.0
+        self.learned.append((forward, back))
 
     def win(self, chance: float, is_larger: bool) -> None:
         """Learn that this number was compared with another random number, and how that ended: cdf
@@ -175,7 +173,9 @@ def of_one(method: Callable) -> Callable:
 def comparison(is_less: bool, if_equal: bool) -> Callable:
     """Make one of Number's methods <, <=, > and >=: (Number, t) -> bool, where t is a single
     number, or another Number. Where chance decides, the answer is a choice (`choose`), and the
-    Number keeps to it from then on. For nan the answer is no.
+    Number keeps to it from then on. For nan the answer is no. If the answer would be another where
+    the random number u is 0 exactly, which has no probability, `meets_zero` of the run's Branch is
+    set; and if its `takes_zero` is set, u is 0.
 
     is_less: whether it asks if the Number is less than t, or more
     if_equal: the answer where the two are equal
@@ -191,8 +191,11 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
             return if_equal
         # at u = 0 a rising number is at its lowest: it is more than t for each other u
         if_not_equal = self.rising != is_less
-        if t == self.from_u(0.0) and if_equal != if_not_equal and self.atom.is_zero():
-            return if_equal
+        if t == self.from_u(0.0) and if_equal != if_not_equal and self.atom.may_be_zero():
+            self.atom.branch.meets_zero = True
+            if self.atom.branch.takes_zero:
+                self.atom.become_zero()
+                return if_equal
         return self.less(t) == is_less
 
     return of_one(compare)

@@ -121,8 +121,8 @@ def prove(
 
     is_given = bool(forms.names_of(function) & {"sample", "accept", "rng"})
     say(name, f"in the case {small[0].case.name}", [])
-    if not is_given:
-        try_once(small[0], deadline)
+    if not is_given:  # its first call may import something that draws, and is followed later
+        warm_up(small[0], deadline)
     take_every_branch(name, small, started + timeout * FOR_BRANCHES)
     seed_generators(seed)
     refused = refused_cases(small) if is_loop else []
@@ -192,15 +192,14 @@ def summary(
 # ---------------------------------------------------------------- every branch
 
 
-def try_once(trial: Trial, deadline: float) -> bool:
-    """Run a sampler once with real random numbers, and drop what comes of it, errors, too: the
-    first call may import something that draws, and is to be followed later. Returns whether the run
-    ended well.
+def warm_up(trial: Trial, deadline: float, most: int = 1) -> None:
+    """Run a sampler with real random numbers until one run ends without an error, `most` times at
+    most, and drop all that comes of it. The deadline, a time of time.monotonic, ends it, too.
     """
-    with suppress(Exception, Undecidable, SystemExit):
-        Trial(trial.sampler, trial.case, ALPHA, np.random.default_rng()).run(deadline)
-        return True
-    return False
+    for _ in range(most):
+        with suppress(Exception, Undecidable, SystemExit):
+            Trial(trial.sampler, trial.case, ALPHA, np.random.default_rng()).run(deadline)
+            return
 
 
 def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
@@ -285,23 +284,25 @@ def by_enumeration(trials: list[Trial], has_own: bool) -> Verdict | None:
 
 
 def by_real_runs(trials: list[Trial], has_own: bool, deadline: float) -> Verdict:
-    """The verdict, after real runs where they are needed, until the deadline, a time of
-    time.monotonic. What they show is written into the entries.
+    """Make the real runs that a verdict needs, until the deadline, a time of time.monotonic, and
+    return it. The entry of each trial with runs gets what they show as its "measured", and if that
+    is an error its "first_wrong". An entry loses its "first_wrong" if some case did something else
+    when it ran again: then what was enumerated is not what the function does.
 
+    trials: one for each case, all enumerated but those that are too large
     has_own: whether the function has random numbers of its own
     """
-    if STATE in problems_of(trials):  # what was enumerated is not what it does
+    if STATE in problems_of(trials):
         for trial in trials:
             trial.entry["first_wrong"] = None
-        # it may have drawn ahead: the symbolic numbers that it has left end the runs that meet them
-        for _ in range(MEASURE):
-            if try_once(trials[0], deadline):
-                break
+        # it may have kept symbolic numbers for later: real runs fail until these are used up
+        warm_up(trials[0], deadline, most=MEASURE)
     wanted = to_run(trials, has_own)
     failure = run_in_turn(wanted, deadline)
-    for trial, _ in wanted:
+    tried = [trial for trial, _ in wanted]
+    for trial in tried:
         trial.conclude()
-    return after_real_runs([trial for trial, _ in wanted], trials, failure)
+    return after_real_runs(tried, trials, failure)
 
 
 def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
@@ -341,12 +342,17 @@ def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
 
 
 def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Verdict:
-    """The verdict, after real runs: "wrong" if they show that; if not, "exact" where every branch
-    of every case was taken and is right, and every run made; else "not told apart" if there were
-    enough runs, and "undecidable" if not, or if enumeration alone says that it is wrong.
+    """(verdict, its reason, None for "wrong" and "exact") after real runs, the first that fits:
 
-    tried: those of the trials that had real runs
-    failure: what made an end of the real runs, or ""
+        "wrong"           the real runs of a case show that
+        "undecidable"     a real run raised an error or did not end
+        "undecidable"     enumeration found an error in a case, and the real runs do not show it
+        "exact"           every branch of every case was taken, and every real run was made
+        "not told apart"  of each case the real runs would have shown a distance of 0.5 (SHOWS)
+        "undecidable"     they were too few for that
+
+    tried: the trials that had real runs; trials: those of all cases
+    failure: what made an end of the real runs before all were made, NO_TIME or an error, or ""
     """
     problems, wrong = problems_of(trials), wrong_of(trials)
     if any(trial.is_wrong for trial in tried):
@@ -363,9 +369,9 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
     if not problems and not failure:
         return "exact", None
     reason = problems[0] if problems else failure
-    if all(trial.bet.would_show() < SHOWS for trial in tried):
-        return "not told apart", reason
-    return "undecidable", reason
+    are_enough = all(trial.bet.would_show() < SHOWS for trial in tried)
+    verdict = "not told apart" if are_enough else "undecidable"
+    return verdict, reason
 
 
 # ---------------------------------------------------------------- remarks on an exact function

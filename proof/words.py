@@ -216,10 +216,12 @@ def describe_partly(cases: list[dict[str, Any]]) -> list[str]:
 
 
 def describe_kept(case: dict[str, Any], where: str = "") -> str:
-    """A line about what a text of a case gains: "  Tokens gained, beyond one a pass, K = 2: 1.3250
-    on average; verify 1.3250; block verification, the most in a round, 1.4000."
+    """A line about what a text gains in a case, for `where` = "K = 2": "  Tokens gained, beyond one
+    a pass, K = 2: 1.3250 on average; verify 1.3250; block verification, the most in a round,
+    1.4000." Of a tree it ends after "on average"; without `where`, "pass" is followed by the colon.
 
-    case: {"kept", "kept_by_verify", "kept_at_most"}, numbers; the last two are None for trees
+    case: {"kept", "kept_by_verify", "kept_at_most"}, the three numbers, in this order; the last two
+        are None for trees
     where: the name of the case, if the line is to tell it
     """
     gained = round(case["kept"], 4) + 0.0  # never -0.0

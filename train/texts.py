@@ -24,8 +24,9 @@ READS = 4  # how often a text that the teacher has written is read, on average
 
 
 def read_documents(corpus: str, split: str) -> list[str]:
-    """All documents in a folder's files *_train.txt or *_valid.txt, the two splits, always in the
-    same order; <|endoftext|> divides them. Raises ValueError without such a file.
+    """The documents in a folder's files *_train.txt or *_valid.txt, which `split` names: the texts
+    between one <|endoftext|>, or one end of a file, and the next, without blank ones; file after
+    file, by name. Raises ValueError without such a file.
     """
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
@@ -35,11 +36,12 @@ def read_documents(corpus: str, split: str) -> list[str]:
 
 
 def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # -> [n_ids]
-    """The ids of all documents of a split, each ended by <|endoftext|>.
+    """The token ids of the texts in a folder's files *_train.txt or *_valid.txt, file after file.
+    A text ends at <|endoftext|> or where its file ends; in the ids, each ends with <|endoftext|>.
 
-    corpus: a folder of files *_train.txt and *_valid.txt; split: "train" or "valid"
+    corpus: the folder of texts; split: "train" or "valid", which files
     folder: of a model or tokenizer, which has the vocabulary
-    Raises ValueError without a file of the split, and for fewer than `least` tokens.
+    Raises ValueError without such a file, and for fewer than `least` tokens.
     """
     encoder = load_encoder(folder)
     ids: list[int] = []

@@ -10,13 +10,17 @@ MAX_SHARDS = 1000
 
 
 def files_of(index: Path) -> list[Path]:
-    """The paths of the shards that an index names, each once, sorted by name. Raises ValueError if
-    it names none, or more than MAX_SHARDS, or something else than files beside it.
+    """The paths of the files that an index of weights names, each once, sorted by name.
+
+    index: the path of a JSON object {"weight_map": {name of a tensor: name of the file beside the
+        index that has it, such as "model-00001-of-00002.safetensors"}}
+    Raises ValueError if it names none, more than MAX_SHARDS (1,000), or what is no *.safetensors or
+    *.bin beside it.
     """
     weight_map = read_json(index).get("weight_map")
     names: set[str] = set()
     if isinstance(weight_map, dict):
-        names.update(map(str, weight_map.values()))
+        names = {str(name) for name in weight_map.values()}
     are_files = all(re.fullmatch(SHARD, name, re.ASCII) for name in names)
     if not are_files or not 0 < len(names) <= MAX_SHARDS:
         raise ValueError(f"{index}: expected the files of tensors beside it; {REFETCH}")

@@ -60,10 +60,11 @@ class Tensor:
         stored; of bfloat16, which NumPy lacks, a float32 copy. Raises ValueError, which names the
         file, if dtype is no float type (one of FLOATS), and for a view with gaps (order is None).
         """
-        kind = "a view with gaps" if self.order is None else self.dtype
-        if kind not in FLOATS:
-            problem = f"{self.name} is {kind}; expected one of {', '.join(FLOATS)}"
-            raise ValueError(f"{self.path}: {problem}")
+        where, expected = f"{self.path}: {self.name}", f"expected one of {', '.join(FLOATS)}"
+        if self.order is None:
+            raise ValueError(f"{where} is a view with gaps; {expected}")
+        if self.dtype not in FLOATS:
+            raise ValueError(f"{where} is {self.dtype}; {expected}")
         code, shape = DTYPES[self.dtype], self.shape
         array: np.ndarray = np.memmap(self.path, code, "r", self.offset, shape, self.order)
         if self.dtype == "bfloat16":  # two bytes of each number: the upper half of a float32

@@ -149,19 +149,22 @@ def common_name(name: str) -> str:
 
 
 def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
-    """Parse `value`, the bytes of a BundleEntryProto, into a Tensor of this name in the file at
-    `path`. Raises ValueError or TypeError if they are damaged, for a type of numbers that cannot be
-    read, and for a size in bytes that is not that of the shape.
+    """Parse `value`, the bytes of a protobuf message that says where an array lies, into a Tensor
+    of this name in the file at `path`. Its fields are the type of numbers (one of TYPES), the shape
+    (a message, in which each dimension is a message with its size), and the array's offset and size
+    in bytes. Raises ValueError or TypeError if they are damaged, for a type of numbers that cannot
+    be read, and for a size in bytes that is not that of the shape.
     """
     entry = dict(parse_fields(value))  # a field that is 0 is not stored
     shape = []
     for field, dimension in parse_fields(entry.get(SHAPE, b"")):
         if field == DIMENSION:
-            shape.append(dict(parse_fields(dimension)).get(DIMENSION_SIZE, 0))
-    if len(shape) == 3 and shape[0] == 1:  # OpenAI's matrices are convolutions of width 1
+            of_dimension = dict(parse_fields(dimension))
+            shape.append(of_dimension.get(DIMENSION_SIZE, 0))
+    if len(shape) == 3 and shape[0] == 1:  # [1, n, m], a convolution: so OpenAI stores a matrix
         shape = shape[1:]
     number: Any = entry.get(DTYPE)
-    dtype = TYPES.get(number, f"TensorFlow's {number}")  # a name that Tensor refuses
+    dtype = TYPES.get(number, f"TensorFlow's {number}")  # of another, for the error of Tensor
     tensor = Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0))
     if tensor.size != entry.get(SIZE, 0):
         raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")
