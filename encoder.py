@@ -46,30 +46,26 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     [0, 9]
     """
     n = len(ids)
-    kept: list[int | None] = [*ids]  # None where an id was joined to the one before it
-    before = [*range(-1, n - 1)]  # for each index, that of the id kept before it, or -1
-    after = [*range(1, n + 1)]  # and that of the next, or n
+    kept: list[int | None] = [*ids, None]  # None where an id was joined to another, and at the end
+    before = [*range(-1, n)]  # for each index, that of the id kept before it; -1 is the end, too
+    after = [*range(1, n + 1)]  # and that of the next
     heap: list = []  # (rank, merged id, index of the first of the two)
 
-    def merge_at(i):  # (rank, merged id) of the id at i and the next, or None
-        return merges.get((kept[i], kept[after[i]])) if 0 <= i and after[i] < n else None
-
     def push(i):
-        known = merge_at(i)
-        if known:
-            heappush(heap, (*known, i))
+        pair = kept[i], kept[after[i]]
+        if pair in merges:
+            heappush(heap, (*merges[pair], i))
 
     for i in range(n):
         push(i)
     while heap:
         rank, merged, i = heappop(heap)
-        if merge_at(i) != (rank, merged):
-            continue  # one of the two has been joined to another since
         joined = after[i]
+        if merges.get((kept[i], kept[joined])) != (rank, merged):
+            continue  # one of the two has been joined to another since
         kept[i], kept[joined] = merged, None
         after[i] = after[joined]
-        if after[i] < n:
-            before[after[i]] = i
+        before[after[i]] = i
         push(before[i])
         push(i)
     return [one for one in kept if one is not None]

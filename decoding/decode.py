@@ -256,9 +256,7 @@ def decode(rounds: Iterator[Round], encoder: Encoder, watch: Watcher = iter) -> 
 
 
 def timed(rounds: Iterator[Round], seconds: list[float]) -> Iterator[Round]:
-    """Pass Rounds on, and append to `seconds` how long each of them took, before it is passed on:
-    what its reader does with it does not count.
-    """
+    """Pass Rounds on, and append to `seconds` how long each of them took until it came here."""
     begun = time.perf_counter()
     for this_round in rounds:
         seconds.append(time.perf_counter() - begun)
