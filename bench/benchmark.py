@@ -157,8 +157,10 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
     and K: these six, and the figures of make_row. Loads one target after the other, each with all
     drafts, and measures all that share target, temperature and batch size in turns.
 
-    flags: {flag of `benchmark`: its value}, lists of values for those of LISTS, and "to_probs", a
-        SamplingParams for each temperature; texts: the prompts
+    flags: as read_flags returns them, {flag of `benchmark`: its value}: lists for the models'
+    names,
+        K, "verification" and "batch_size", and as "to_probs" a SamplingParams for each temperature
+    texts: the prompts
     Raises ValueError for a model that cannot be used, and for too few or too long prompts.
     """
     drafts, n_tokens = flags["draft_model_size"], flags["n_tokens_to_generate"]
@@ -210,8 +212,8 @@ def measure_drafts(
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
     """The values of a list such as "1,2,4", each once, in their order. kind: of the values, str,
     float, or int from 1 on, for which "1..4" is 1, 2, 3 and 4. Raises ValueError, which names the
-    flag, for a text that is no such list, for more than MOST_VALUES values, and for different texts
-    that end in the same name as paths: here/17M and there/17M.
+    flag, for a text that is no such list, for more than 1,000 values (MOST_VALUES), and for
+    different texts that end in the same name as paths: here/17M and there/17M.
     """
     values: list[Any] = []
     try:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from backends.backend import get_backend
 from bench.benchmark import read_list
-from bench.table import markdown_table, number
+from bench.table import counted, markdown_table, number
 from checkpoints.folder import read_config
 from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
@@ -101,11 +101,6 @@ class Text(NamedTuple):
     prompt: list[int]  # token ids
     ids: list[int]
     ended: bool  # whether it ended by itself, before it was cut off
-
-
-def counted(n: int, noun: str) -> str:
-    """A number of things in words: "1 text", "2 texts"."""
-    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
 
 
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:

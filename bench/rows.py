@@ -185,8 +185,9 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     """Return in words why no speedup must be predicted from the acceptance rate a, the cost c of a
     drafted token and the cost v of a pass over K + 1 rows; None if it may be. The formula takes for
     granted that every round drafts K tokens. So it must not be used if v is None or withheld, if
-    fewer than ROOMY of the rounds have room for K tokens before the text's end, or if fewer than
-    DRAFTING of those draft K: look-up drafts seldom, a draft model no more where its context ends.
+    fewer than 75 % of the rounds (ROOMY) have room for K tokens before the text's end, or if fewer
+    than 90 % of those (DRAFTING) draft K: look-up drafts seldom, a draft model no more where its
+    context ends.
 
     runs: of the drafter, for each prompt a dict for each repeat, with "rounds", a Draft for each
     """

@@ -87,9 +87,10 @@ def fetch_model(repository: str, folder: Path) -> None:
 
 def fetch_files(url: str, folder: Path) -> None:
     """Download the files of a model into a folder; those that are there stay. They are
-    config.json, a tokenizer.json or else vocab.json and merges.txt, the other files of OPTIONAL
-    that the server has, and the weights: the first of WEIGHTS that it has, and if that is an index,
-    the shards that it names. url: of the folder on the server, so that url/NAME is a file.
+    config.json; tokenizer.json or else vocab.json and merges.txt; those of generation_config.json
+    and the lists of tokens (OPTIONAL) that the server has; and the weights: model.safetensors, or
+    else its index with the files that this names, or else pytorch_model.bin, or its index
+    (WEIGHTS). url: of the folder on the server, so that url/NAME is a file.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
@@ -150,8 +151,9 @@ def fetch(folder_url: str, path: Path) -> None:
 
 def attempt(url: str, path: Path) -> Exception | None:
     """Make one attempt to fetch the file at a URL to `path`, unless it is there. Returns None if it
-    is there then, else the error, one of FAILURES, after which another attempt may succeed. Raises
-    other errors, as fetch_rest does; an OSError of the disk then names the file.
+    is there then, else the error of the connection or the server (FAILURES), after which another
+    attempt may succeed. Raises other errors, as fetch_rest does; an OSError of the disk then names
+    the file.
     """
     if path.is_file():  # from the start, or another process has fetched it meanwhile
         return None
@@ -311,9 +313,11 @@ def receive(reply: requests.Response, part: Part, name: str) -> None:
     """Write the content of a reply into a part, from the byte part.n_bytes on, up to where the
     content or the connection ends, and show a bar on a terminal.
 
-    name: of the file; only weights, *.safetensors and *.bin, may have more than TEXT_LIMIT bytes
+    name: of the file; only weights, *.safetensors and *.bin, may have more than 16 MiB
+        (TEXT_LIMIT)
     Raises ValueError, before it writes, if the rest does not fit on the disk; and if the file has
-    more bytes than it may: then the part is removed. Raises one of FAILURES if a read fails.
+    more bytes than it may: then the part is removed. Raises an error of requests or urllib3
+    (FAILURES) if a read fails.
     """
     require_room(part)
     limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT

@@ -60,7 +60,8 @@ def weights_files(folder: Path) -> list[Path]:
 
 def model_files(folder: Path) -> list[Path]:
     """The paths of all files that decide the texts of a folder's model: shape, tokenizer, weights,
-    and those of OPTIONAL that it has. Raises ValueError if one is missing; shards may be.
+    and if it has them, generation_config.json and the lists of tokens, such as added_tokens.json.
+    Raises ValueError if one is missing; shards may be.
     """
     needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
     optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
@@ -106,9 +107,10 @@ SUPPORTED = {
 def read_config(folder: Path) -> Config:
     """The shape of the model, from config.json or hparams.json of a folder.
 
-    Raises ValueError, which names the field, its value and what was expected: for settings other
-    than GPT-2's (SUPPORTED), sizes missing or out of range (NUMBERS), n_embd that is no multiple of
-    n_head, an MLP not four times as wide, an epsilon of layer norm that is not between 0 and 1.
+    Raises ValueError, which names the field, its value and what was expected: for a setting that
+    GPT-2 does not have (SUPPORTED), such as cross-attention; for a size that is missing or out of
+    range (NUMBERS), such as an n_ctx above 10^7; for n_embd that is no multiple of n_head, an MLP
+    not four times as wide, and an epsilon of layer norm that is not between 0 and 1.
     """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
@@ -193,7 +195,8 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
         else:  # TensorFlow's data: its index has told
             continue
         table = read_table(path)
-        if twice := sorted(stored.keys() & table.keys()):
+        twice = sorted(stored.keys() & table.keys())
+        if twice:
             other = stored[twice[0]].path.name
             raise ValueError(f"{path}: has {twice[0]!r}, as {other} has, too; {REFETCH}")
         stored |= table

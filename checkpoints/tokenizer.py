@@ -43,8 +43,7 @@ def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
 
     vocabulary: {token: id}; merges: the two texts, of which each merge makes the token that is both
     """
-    most_tokens = 256 + len(merges) + MAX_SPECIAL
-    if len(vocabulary) > most_tokens:
+    if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
     made = {SPACE} | {"".join(pair) for pair in merges}
     for token in vocabulary:
@@ -137,7 +136,7 @@ def note_ignored(folder: Path) -> None:
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:
     """The Config of a folder's model with n_vocab lowered to that of its encoder: rows of the
     embedding behind it are padding. Raises ValueError, which names the folder, if config.n_vocab is
-    lower, or higher by MAX_PADDING or more: the two are not of one model then.
+    lower, or higher by 1,024 (MAX_PADDING) or more: the two are not of one model then.
     """
     if not 0 <= config.n_vocab - encoder.n_vocab < MAX_PADDING:
         counts = f"the model has {config.n_vocab} tokens, its vocabulary {encoder.n_vocab}"

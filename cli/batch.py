@@ -273,15 +273,10 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
         for line, result in zip(readable, results):
             line[decoder] = result
     for line in readable:
-        add_comparison(line, decoders, target)
+        one_turn = {decoder: [line[decoder]] for decoder in decoders}
+        options = options_of(line["settings"])
+        line.update(compare(one_turn, target, line["prompt_token_ids"], options))
     return lines
-
-
-def add_comparison(line: Line, decoders: tuple[Decoder, ...], target: Model) -> None:
-    """Add what `compare` returns to a line that has its settings, ids, and results of decoders."""
-    one_turn = {decoder: [line[decoder]] for decoder in decoders}
-    options = options_of(line["settings"])
-    line.update(compare(one_turn, target, line["prompt_token_ids"], options))
 
 
 def add_ids(line: Line, target: Model, encoder: Encoder) -> None:

@@ -120,9 +120,9 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     flags = flags_of(command)
     plain, texts = split(words, flags)
     if "help" in texts:
-        from cli.help import print_help
+        from cli.help import help_page
 
-        print_help(command, flags, first)
+        print(help_page(command, flags, first))
         return
     try:
         inspect.signature(command).bind(*plain, **texts)

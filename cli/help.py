@@ -66,16 +66,12 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "_").strip("_/")
 
 
-def print_help(command: Callable, flags: dict[str, inspect.Parameter], first: Callable) -> None:
-    """Print help_page of a command, with the name by which this program was called."""
-    print(as_called(help_page(command, flags, first)))
-
-
 def help_page(command: Callable, flags: dict[str, inspect.Parameter], first: Callable) -> str:
     """The docstring of a command, where the line "    name: ..." of each of its `flags` becomes
     "    --name (default): ...", or "    --name: ..." for a default that is False or "". A flag that
     the docstring lacks gets, at the end, the line that the docstring of `first` has for it. Under
-    python -OO, which strips docstrings, "no help: python -OO strips it".
+    python -OO, which strips docstrings, "no help: python -OO strips it". An installed program is
+    called `speculate` in it, not `python main.py`.
     """
     page, meanings = inspect.getdoc(command), inspect.getdoc(first)
     if not page or not meanings:
@@ -88,4 +84,4 @@ def help_page(command: Callable, flags: dict[str, inspect.Parameter], first: Cal
         if flag.default is not False and flag.default != "":
             shown = f"    --{name} ({flag.default}): "
         page = page.replace(f"\n    {name}: ", f"\n{shown}")
-    return page
+    return as_called(page)

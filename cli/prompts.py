@@ -15,8 +15,7 @@ def read_prompts(path: str | Path) -> list[str]:
     without a prompt, and for a file that is a device, no UTF-8 or blank.
     """
     lines = read_lines(path)  # at least one, and none is blank
-    are_objects = lines[0].startswith("{")
-    if not are_objects:
+    if not lines[0].startswith("{"):
         return lines
     return [prompt_of(line, f"{path}, prompt {n}") for n, line in enumerate(lines, 1)]
 

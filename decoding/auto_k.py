@@ -66,8 +66,8 @@ class AutoK:
                 self.patience, self.waited = 1, 1
 
     def choose(self) -> int:
-        """The K up to MAX_K with the most expected tokens per second. If that is 0, the best other
-        K now and then: at once, then after 2, 4, 8, ... rounds without a draft, up to MAX_PATIENCE.
+        """The K up to 8 (MAX_K) with the most expected tokens per second. If that is 0, the best
+        other K now and then: at once, then after 2, 4, 8, ... rounds without a draft, up to 64.
         """
         a = self.accepted / self.examined  # the probability that an examined token is accepted
         h = self.drafted / self.asked  # that the drafter, when it is asked, drafts anything

@@ -130,7 +130,8 @@ def consecutive(lengths: Iterable[int]) -> list[slice]:
 
 def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
     """The ids that a shared pass is to read: those that the cache lacks, and always the last
-    n_last. Of more than CHUNK, which gain nothing beside others, all but these are read here.
+    n_last. If these are more than 128 (CHUNK), all but the last n_last are read here, in passes of
+    their own: so many rows gain nothing beside those of other texts.
     """
     new = model.roll_back(ids, cache, n_last)
     if len(new) <= CHUNK:

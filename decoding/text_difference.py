@@ -94,8 +94,8 @@ def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:
 
 
 def spread(scores: np.ndarray) -> float:  # [n_passes, n_vocab]
-    """The largest difference between two passes in the score of a token; scores below LEAST, such
-    as minus infinity, count as LEAST.
+    """The largest difference between two passes in the score of a token; scores below -10,000
+    (LEAST), such as minus infinity, count as that.
     """
     return np.ptp(np.maximum(scores, LEAST), axis=0).max()
 

@@ -22,9 +22,9 @@ class RecordingRng(Rng):
         self.tossed.append(self.random())
         return self.tossed[-1] < ratio
 
-    def coins(self, n: int) -> list[float]:
-        """The first n numbers that were recorded since the last call, fewer if there are fewer. All
-        recorded numbers are forgotten.
+    def take_coins(self, n: int) -> list[float]:
+        """Return the first n numbers that were recorded since the last call, fewer if there are
+        fewer, and forget all that were recorded.
         """
         tossed = self.tossed
         self.tossed = []
@@ -49,7 +49,7 @@ def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, An
     for this_round in rounds:
         coins: list[float] = []
         if rule == "token" and isinstance(rng, RecordingRng):
-            coins = rng.coins(this_round.examined)
+            coins = rng.take_coins(this_round.examined)
         if this_round.tokens:  # the prefill has none
             yield note_of(this_round, coins, rule)
 
@@ -102,7 +102,7 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
 
 
 def top_tokens(p) -> list[int]:  # [n_vocab] -> up to N_LIKELY ids
-    """The N_LIKELY likeliest tokens of a distribution, best first; none of probability 0."""
+    """The five likeliest tokens (N_LIKELY) of a distribution, best first; none of probability 0."""
     n = min(N_LIKELY, len(p))
     top = np.argpartition(p, -n)[-n:]  # the n likeliest, in no order
     best_first = top[np.argsort(-p[top], kind="stable")]

@@ -155,10 +155,10 @@ def speedup_of(turn: dict[str, Any]) -> float:
 
 def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[str, Any]:
     """Let both decoders take turns at the text of the settings, five, or three if the first takes
-    longer than LONG. Returns page.report.run_data of the turn with the median speedup, with the
-    times of all turns; and under "other" the same of a second run, at temperature 0.8 if that of
-    the settings is 0, else at 0. Raises ValueError for a prompt that is too long, and what `tell`
-    raises.
+    longer than 3 seconds (LONG). Returns page.report.run_data of the turn with the median speedup,
+    with the times of all turns; and under "other" the same of a second run, at temperature 0.8 if
+    that of the settings is 0, else at 0. Raises ValueError for a prompt that is too long, and what
+    `tell` raises.
 
     pair: (target, draft model, encoder); settings: {flag: value} of the run
     defaults: {flag: value} that the command of the run leaves out
@@ -187,14 +187,14 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         turns: list[dict] = []
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)
-            is_first = not runs and not turns
             turns.append(turn)
-            if is_first:
+            n_done = len(runs) * n_turns + len(turns)
+            if n_done == 1:
                 times = times_of(turn)
                 if sum(times) > LONG:
                     n_turns = FEW_TURNS
                 tell(row=report(turn, [times]))
-            tell(done=len(runs) * n_turns + len(turns), total=2 * n_turns)
+            tell(done=n_done, total=2 * n_turns)
         median = sorted(turns, key=speedup_of)[n_turns // 2]
         runs.append(report(median, [times_of(turn) for turn in turns]))
     shown, other_run = runs

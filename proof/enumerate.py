@@ -113,8 +113,8 @@ class Branch:
         """Choose an index of weights, whose probabilities are in proportion to them: what the
         script has here, or else the first that is possible. The choice is added to self.choices,
         and its probability multiplied into self.probability. Raises Undecidable for weights that
-        are no probabilities, after MOST_CHOICES, and if the script has other weights here; LeftOut
-        after MANY_CHOICES, once self.probability is less than LEFT_OUT.
+        are no probabilities, after 10,000 choices, and if the script has other weights here;
+        LeftOut after 20 choices, once self.probability is less than 1e-12.
 
         label: tells a reader what was chosen, such as "drafted" or "coin"
         """
@@ -177,7 +177,7 @@ class RealBranch(Branch):
 
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Draw an index in proportion to the weights, by one number of self.rng. The label is not
-        used. Stops the branch after MOST_CHOICES, and for weights that are no probabilities.
+        used. Stops the branch after 10,000 choices, and for weights that are no probabilities.
         """
         self.n_made += 1
         if self.n_made > MOST_CHOICES:
@@ -198,12 +198,12 @@ def take(
 ) -> tuple[Any, Branch]:
     """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
     returned, the branch). In place of what run returned that has None where the branch is too
-    unlikely to count: after LeftOut, or an error at a probability of RARE or less.
+    unlikely to count: after LeftOut, or an error at a probability of 1e-7 (RARE) or less.
 
     script: choices that it takes first, those of an earlier run; then it takes first options
     deadline: a time of time.monotonic
     Raises OutOfTime at the deadline, and Undecidable if the run raises any other error, takes more
-    than MOST_SECONDS, or has other choices than the script. The problem has the branch as `branch`.
+    than 5 seconds, or has other choices than the script. The problem has the branch as `branch`.
     KeyboardInterrupt passes.
     """
     global current
@@ -276,7 +276,7 @@ def next_script(choices: Sequence[Choice]) -> list[Choice]:
 
 
 def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> Any:
-    """What run(branch) returns. While it runs, a timer raises Undecidable in it after MOST_SECONDS,
+    """What run(branch) returns. While it runs, a timer raises Undecidable in it after 5 seconds,
     or OutOfTime at the deadline, a time of time.monotonic, and again each tenth of a second until
     it ends; if the deadline has passed, OutOfTime is raised at once. Errors of the run pass. The
     timer reaches a loop in any file, and a sleep; not code in C that does not return. In another

@@ -40,7 +40,9 @@ def examine(
 
     distance: the total variation distance; kept: tokens beyond one a pass, on average; both None if
         there is a problem
-    first_wrong: None, or a dict: text, yours, right, draws, event (prove.py says what they are)
+    first_wrong: None, or a dict: text, the shortest beginning of a text that comes too often; yours
+        and right, its probabilities; draws, the choices that lead to it, in words; event, "", or in
+        words what no right run gives, and then text is []
     problem: "", or why not every branch could be taken
     left_out: the probability of branches that were not taken to their end
     branches, choices: how many; length: tokens of the longest text

@@ -224,8 +224,10 @@ def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     if not len(rows) == len(lengths) == n_rows:
         raise branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
     for row, n in zip(rows, lengths):
-        is_padding = all(token == -1 for token in row[n:])
-        if not 0 <= n <= len(row) or not (has_counts or is_padding):
+        is_right = 0 <= n <= len(row)
+        if not has_counts:  # then what follows the first -1 is padding, too
+            is_right = all(token == -1 for token in row[n:])
+        if not is_right:
             raise branch.stop(f"it returns {row}, of which {n} count", Impossible)
     return [row[:n] for row, n in zip(rows, lengths)]
 
@@ -343,8 +345,8 @@ class TableModel:
         """Read ids after those in cache.ids, to which they are appended; without a cache, from the
         beginning. Returns a row for each, of probabilities of the next token. The caller may have
         cut the cache, to a beginning of what was read into it. Raises Undecidable for ids that are
-        no tokens, after more than MOST_CALLS calls, and for a cache that holds anything else than
-        what this model has read into it.
+        no tokens, after more than 1,000 calls (MOST_CALLS), and for a cache that holds anything
+        else than what this model has read into it.
         """
         given = np.asarray(ids).ravel().tolist()  # [[5, 6]], a batch of one, stands for [5, 6]
         new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")

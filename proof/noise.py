@@ -424,7 +424,7 @@ def race_chance(a: Number, b: Number) -> float | None:
     """The probability that a is larger than b, if they are in a race for the largest number, which
     is P(a < t) = F(t)^v and P(b < t) = F(t)^w: then it is v / (v + w). None if they are not. It is
     found at four points t, quantiles of the one with the larger median, which must agree within
-    NEGLIGIBLE.
+    1e-6 (NEGLIGIBLE).
     """
     leader = max(a, b, key=lambda number: number.quantile(0.5))
     chances = []

@@ -100,7 +100,7 @@ def prove(
         judged in those that have one
     to_probs: what the function does with each row of a model before it samples, such as top-k
     batch: whether it is a rule for batches
-    timeout: seconds for all of it; TIMEOUT if None
+    timeout: seconds for all of it; 300 (TIMEOUT) if None
     seed: of real runs; None for another each time
     Raises ValueError for a function of another form, or without a case to judge it in.
     """
@@ -203,10 +203,12 @@ def warm_up(trial: Trial, deadline: float, most: int = 1) -> None:
 
 
 def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
-    """Take every branch of each case, until the deadline, a time of time.monotonic, and
-    MOST_IN_ALL choices. What is found is written into the entries; where not every branch was
-    taken, the `problem` says why. Once a run does not end, the other cases get no time. `say` is
-    told of each case, under the function's name, and a bar shows the progress.
+    """Take every branch of each case, until the deadline, a time of time.monotonic, and 200,000
+    random choices (MOST_IN_ALL), of which at most 20,000 are left once a case is wrong or not all
+    of its branches could be taken. What `examine` returns for a case is written into its entry:
+    where not every branch was taken, "problem" says why. Once a run does not end, the other cases
+    get no time. A bar shows the progress, and so does `say`, before each case, under the function's
+    name.
     """
     left = MOST_IN_ALL
     for n, trial in enumerate(shown(trials, "cases")):
@@ -266,17 +268,19 @@ def wrong_of(trials: list[Trial]) -> list[Trial]:
 
 
 def by_enumeration(trials: list[Trial], has_own: bool) -> Verdict | None:
-    """The verdict "wrong" or "undecidable", if the entries of the enumerated cases tell it; None if
-    real runs are needed.
+    """(verdict, reason) if the entries of the enumerated cases tell it, else None: then real runs
+    are needed. In this order: "undecidable" if the function returns tuples that are no rounds;
+    "wrong", but not with has_own, if a case is wrong, and none did something else when it ran
+    again; "undecidable" if a run does not end, or, but not with has_own, raises an error.
 
-    has_own: whether the function has random numbers of its own
+    has_own: whether the function has random numbers of its own: then real runs may tell more
     """
     problems = problems_of(trials)
     if forms.TUPLES in problems:
         return "undecidable", forms.TUPLES
     if not has_own and wrong_of(trials) and STATE not in problems:
         return "wrong", None
-    # of these real runs may tell more; of others only if there are random numbers that are hidden
+    # of these three real runs may tell more anyway, of others only if there are hidden numbers
     others = {*problems} - {STATE, TOO_MANY, NO_TIME}
     if TOO_LONG in problems or (others and not has_own):
         return "undecidable", problems[0]
@@ -306,8 +310,13 @@ def by_real_runs(trials: list[Trial], has_own: bool, deadline: float) -> Verdict
 
 
 def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
-    """The trials that need real runs, each with their number. If some are wrong, that is one of
-    them only: the first that is clearly wrong, or else the one with the largest distance.
+    """[(trial, number of real runs)] of those that need them. If enumeration found some wrong, it
+    is one of these only, with 100,000: the first that gave what no right one gives, or has a
+    distance above 0.05 (CLEAR); or else that with the largest. If none is wrong, each that is too
+    large to enumerate gets 4,000; and each other one 5,000 if not every branch of all could be
+    taken, else 300, or none without has_own.
+
+    has_own: whether the function has random numbers of its own
     """
     wrong = wrong_of(trials)
     if wrong:
@@ -324,15 +333,17 @@ def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
 
 
 def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
-    """Run each trial so many times, a few at a time, until one is wrong. Returns "", or what made
-    an end before: the deadline, a time of time.monotonic, with NO_TIME, or a run that raised an
-    error or did not end. A bar shows the progress.
+    """Run each of the trials, [(trial, number of real runs)], so many times, 50 (AT_ONCE) before
+    the next has its turn, until one is wrong. Returns "", or what made an end before, in words: an
+    error of a run, a run that did not end, or the deadline, a time of time.monotonic (NO_TIME). A
+    bar shows the progress.
     """
     turns = range(0, max((n_runs for _, n_runs in wanted), default=0), AT_ONCE)
     try:
-        for done in shown(turns, "real runs"):
+        for n_done in shown(turns, "real runs"):  # of each trial
             for trial, n_runs in wanted:
-                for _ in range(min(AT_ONCE, n_runs - done)):
+                n_left = n_runs - n_done  # 0 or less: none
+                for _ in range(min(AT_ONCE, n_left)):
                     trial.run(deadline)
                     if trial.is_wrong:
                         return ""

@@ -91,8 +91,8 @@ class Trial:
         figures = dict(runs=n_runs, log10_odds=log10_odds, would_show=bet.would_show())
         self.entry["measured"] = shown | figures
         if self.is_wrong and not self.entry["first_wrong"]:
-            found = dict(first_wrong=shown | dict(draws=None), distance=None, kept=None)
-            self.entry |= found  # what enumeration said is refuted
+            # what enumeration said is refuted
+            self.entry |= dict(first_wrong=shown | dict(draws=None), distance=None, kept=None)
 
 
 def new_entry(case: Case) -> dict[str, Any]:

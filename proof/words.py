@@ -85,12 +85,13 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
     with_runs = [case for case in wrong if case["measured"]]
     case = with_runs[0] if with_runs else wrong[0]
     first_wrong, measured = case["first_wrong"], case["measured"]
-    distance, what = "Not the target's distribution", "Text"
+    distance = "Not the target's distribution"
     if case["distance"] is not None:
         size = figure(case["distance"])
         distance = f"Total variation distance {size} from the target's distribution"
-    elif case["is_large"] and len(case["p"]) > MOST_SHOWN:  # its many tokens count by classes
-        what = "Classes of tokens"
+    # the many tokens of such a case count by classes
+    has_classes = case["is_large"] and len(case["p"]) > MOST_SHOWN
+    what = "Classes of tokens" if has_classes else "Text"
     models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",

@@ -162,7 +162,7 @@ class Muon(torch.optim.Optimizer):
 
 def new_optimizers(model: nn.Module, learning_rate: float) -> list[torch.optim.Optimizer]:
     """The optimizers of a model, [Muon, AdamW], at this learning rate: the one for its matrices but
-    embeddings, with WEIGHT_DECAY, the other for embeddings, norms and biases, without.
+    embeddings, with a weight decay of 0.05, the other for embeddings, norms and biases, without.
     """
     matrices: list[nn.Parameter] = []
     others: list[nn.Parameter] = []

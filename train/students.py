@@ -103,37 +103,25 @@ class Eagle(nn.Module):
         ids, hidden: [batch, n_seq], [batch, n_seq, n_hidden], a text and the target's hidden states
         teacher: the target, whose embeddings, final norm and output head are used
         """
-        norm = teacher.transformer.ln_f
+        block, norm = self.h[0], teacher.transformer.ln_f
         embedded = teacher.embed(ids)
         # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
         nothing = norm(torch.zeros_like(hidden[:, :1]))
-        keys: list[Tensor] = []  # guess_hidden appends those of each token of the draft
-        values: list[Tensor] = []
+        keys, values = [], []  # of each token of the drafts so far
         for i in range(self.n_draft_tokens):
             hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
-            hidden = norm(self.guess_hidden(hidden_before, embedded, keys, values))
+            x = self.fc(torch.cat([hidden_before, embedded], -1))
+            qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
+            # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
+            q, k, v = [part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv]
+            keys.append(k)
+            values.append(v)
+            heads = self.attend(q, keys, values)
+            x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
+            x = x + block.mlp(block.ln_2(x))
+            hidden = norm(self.proj(x))  # as the head guesses it
             # what is guessed at the first i places belongs to drafts that began before the text
             yield i, teacher.lm_head(hidden[:, i:])
-
-    def guess_hidden(
-        self, hidden_before: Tensor, embedded: Tensor, keys: list[Tensor], values: list[Tensor]
-    ) -> Tensor:  # -> [batch, n_seq, n_hidden]
-        """A guess of the hidden state at every position, before the norm.
-
-        hidden_before, embedded: [batch, n_seq, n_hidden], at the position before, and of the tokens
-        keys, values: of the earlier tokens of the drafts, which get those of this one appended
-        """
-        block = self.h[0]
-        x = self.fc(torch.cat([hidden_before, embedded], -1))
-        qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
-        # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
-        q, k, v = [part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv]
-        keys.append(k)
-        values.append(v)
-        heads = self.attend(q, keys, values)
-        x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
-        x = x + block.mlp(block.ln_2(x))
-        return self.proj(x)
 
     def attend(
         self, q: Tensor, keys: list[Tensor], values: list[Tensor]
