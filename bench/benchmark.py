@@ -186,7 +186,8 @@ def measure_drafts(
     """Measure all drafts of a target, with every K and rule, in turns, and yield a row for each:
     "draft", "temperature", "verification", "batch_size", "K", and the figures of make_row.
 
-    flags: as for `measure`; models: {name of a draft: a Model, a head, or None for n-grams}
+    flags: as read_flags returns them, {flag of `benchmark`: its value}
+    models: {name of a draft: a Model, a head, or None for n-grams}
     to_probs: makes p and q of logits; batches: lists of prompts, which are token ids
     """
     n_tokens, acceptance = flags["n_tokens_to_generate"], flags["synthetic_acceptance"]

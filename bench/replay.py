@@ -143,9 +143,9 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
 
 
 def text_of(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
-    """The Text of one line, `record`, a JSON object: {"settings": ..., "prompt_token_ids": ..., and
-    texts}, as batch writes it, or {"prompt": text, "output": text} of another program, which is
-    encoded and counts as cut off.
+    """The Text (prompt, ids, whether it ended by itself) of one line, `record`, a JSON object:
+    {"settings": ..., "prompt_token_ids": ..., and texts}, as batch writes it, or {"prompt": text,
+    "output": text} of another program, which is encoded and counts as cut off.
 
     encoder, n_ctx: the tokenizer and the context of the model that wrote it
     Raises ValueError if prompt or text is empty, or has ids of no token, and KeyError, TypeError or

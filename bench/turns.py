@@ -36,9 +36,10 @@ def measure_in_turns(
     repeats: int,
     seed: int,
 ) -> dict[Variant, Runs]:
-    """Decode every batch of prompts (token ids) with every variant, `repeats` times, in a new order
-    each time, after one batch with each to warm up. Shows a bar on a terminal. Returns {variant:
-    its runs}: for each batch a list of what decode returned, one for each repeat.
+    """Decode every batch of prompts (token ids) with every variant, a (name of a draft, K, rule),
+    `repeats` times, in a new order each time, after one batch with each to warm up. Shows a bar on
+    a terminal. Returns {variant: its runs}: for each batch a list of what decode returned, one for
+    each repeat.
 
     decode(variant, prompts, seeds): decodes one batch and returns a dict; seeds, (seed, number of
         the batch, of the repeat), decides what is random

@@ -13,7 +13,7 @@ SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on
 
 
 def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
-    """The tokens {text: id} that a folder lists in tokenizer.json and the other files of LISTS,
+    """The tokens {text: id} that a folder lists in tokenizer.json and three other files (LISTS),
     such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have them, too.
 
     Two kinds are left out with a warning: tokens of the vocabulary that take the spaces around them

@@ -69,7 +69,7 @@ def local_client(n: int) -> Iterator[Client]:
     """Start n worker processes of Dask on this machine, each with one thread, and yield a Client,
     which has functions called on them. They end with the block, even if it raises. Ctrl-C waits
     until they have started. Raises Dask's error, often an OSError, if they cannot be started, or do
-    not answer for TIMEOUT seconds.
+    not answer for 10 seconds (TIMEOUT).
     """
     with interrupts_held():
         cluster = LocalCluster(

@@ -155,9 +155,9 @@ def find(name: str, commands: Commands) -> Callable:
 
 def run(words: list[str], commands: Commands) -> int:
     """Run the command that the words of a command line begin with, or the first of `commands` if
-    they begin with a flag; `help NAME` is `NAME --help`. Returns the exit code: 0; 2 after one of
-    ERRORS, which is printed; 130 after Ctrl-C; 141 where nobody reads the output. Any other error
-    is raised, as is every error under python -X dev.
+    they begin with a flag; `help NAME` is `NAME --help`. Returns the exit code: 0; 2 after an error
+    that a user can cause (ERRORS), which is printed; 130 after Ctrl-C; 141 where nobody reads the
+    output. Any other error is raised, as is every error under python -X dev.
     """
     words = [*words]
     if words[:1] == ["help"]:

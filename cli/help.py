@@ -24,9 +24,10 @@ ELSEWHERE = {  # {flag that `generate` had: the command that does this}
 
 
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
-    """The error, to be raised, for a word that is none of the names. It names the one that other
-    programs call so (RENAMED, ELSEWHERE), unless kind is "command"; or those that begin with the
-    word, up to three; or up to two that look like it; or it says that `lister` lists them all.
+    """The error, to be raised, for a word that is none of the names. It names the one that is
+    called so in other programs, --K for num_speculative_tokens (RENAMED, ELSEWHERE), unless kind is
+    "command"; or those that begin with the word, up to three; or up to two that look like it; or it
+    says that `lister` lists them all.
 
     kind: of word and names, such as "flag" or "command"; lister: such as "--help"
 

@@ -27,7 +27,7 @@ def say(*lines: str) -> None:
 def print_error(error: BaseException) -> None:
     """Print an error as one line on stderr: "error: " and its message; for an error of the system
     the file's name and what is wrong; for a missing package how to install it. Of a message of
-    SHORT characters or more, only the first 400 and the last 300 are printed.
+    800 characters (SHORT) or more, only the first 400 and the last 300 are printed.
     """
     words = str(error) or repr(error)
     if isinstance(error, OSError) and error.strerror:

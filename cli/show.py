@@ -82,7 +82,8 @@ def drafts(speculated: dict[str, Any]) -> None:
 
 def speedup(compared: dict[str, Any], most: float) -> None:
     """Print the median speedup of the turns. One above `most`, the tokens per target pass, cannot
-    be: a median is called not measured, a single turn disturbed. compared: as in `comparison`
+    be: a median is called not measured, a single turn disturbed. compared: {"speedup": the median,
+    "speedups": of each turn}
     """
     median, turns = compared["speedup"], compared["speedups"]
     how = "one turn"
@@ -98,7 +99,9 @@ def speedup(compared: dict[str, Any], most: float) -> None:
 
 
 def verdict(compared: dict[str, Any]) -> None:
-    """Print whether two texts are equal, and why they are not. compared: as in `comparison`"""
+    """Print whether two texts are equal, and why they are not. compared: {"identical": whether they
+    are, and where they should be and are not "difference": what explain_difference returned}
+    """
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:

@@ -122,9 +122,9 @@ def read_stop(flag: str) -> str:
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
-    """A new drafter for one text, as sampling.speculative takes it. draft_model: a Model, a head of
-    the target, or None to look up n-grams. to_probs makes q of the draft's logits, rng samples from
-    q; n-grams need neither.
+    """A new drafter for one text: it has `prefill`, and `propose`, which drafts. draft_model: a
+    Model, a head of the target, or None to look up n-grams. to_probs makes q of the draft's logits,
+    rng samples from q; n-grams need neither.
     """
     if draft_model is None:
         from decoding.ngrams import NGramDrafter
@@ -194,8 +194,10 @@ def begin(
         does not use it
     encoder: knows when a text ends, at `stop` or <|endoftext|>; with None it does not end early
     ids: of the prompt, at least one; n_tokens: how many to write at most
-    K, to_probs, seed, stop, verification, coupled: as options_of returns them. If coupled,
-        draft and target share their noise (decoding/coupled.py); else seed may be a SeedSequence
+    K: tokens to draft in a round, or "auto"; to_probs: makes probabilities of logits; seed: of all
+        that is random, an int, or if not coupled a SeedSequence; stop: a string that ends the text
+    verification: the accept/reject rule; coupled: whether draft and target share their noise
+        (decoding/coupled.py), by a rule of its own
     rng, rule: take the place of the Rng of the seed, and of the rule that verification names
     around_drafter(drafter): returns what drafts in its place, such as a drafter with a clock
     """

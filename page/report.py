@@ -109,7 +109,15 @@ def run_data(
     turns: list[list[float]],
 ) -> dict[str, Any]:
     """All that the page shows of a run, for JSON: a text that both decoders wrote several times.
-    Floats have 6 digits. Its keys are named where the result is put together below.
+    Floats have 6 digits. Its keys:
+
+    settings, chance, turns: as given, but without the paths of folders
+    command: that of the run, in a shell; prompt: its text; room: tokens that the context leaves
+    parameters: how many each model has; numbers: the dtype of weights
+    processor: its name; made: versions and machine, in words
+    alone: {"tokens", "shown": the text of each, "seconds": of each}, of the target alone
+    rounds: the notes, each with "shown", the text of each token, and "seconds"
+    words: {token: its text} of all tokens that are shown
 
     pair: (target, draft model or None, encoder); ids: of the prompt
     settings: {flag: value} of the run; defaults: those that its command leaves out

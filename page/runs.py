@@ -53,9 +53,9 @@ def form(settings: dict[str, Any]) -> dict[str, Any]:
 
 def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
     """A copy of the settings {flag: value}, in which the prompt and the numbers of the page's form
-    (FIELDS, such as K and temperature) are those of a request. body: JSON, {flag: value} of all of
-    these; others are ignored. Raises ValueError for no JSON object, and for a value that is
-    missing, of another type, or outside its limits.
+    (FIELDS: n_tokens_to_generate, K, temperature, top_k, top_p and seed) are those of a request.
+    body: JSON, {flag: value} of all of these; others are ignored. Raises ValueError for no JSON
+    object, and for a value that is missing, of another type, or outside its limits.
     """
     try:
         request = json.loads(body)
@@ -114,9 +114,9 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
 
 
 def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
-    """Decode a text with the speculative decoder, and yield page.rounds.note_of each of its rounds
-    as it comes. At temperature 0, p and q would be 0 and 1: there the same tokens are written, but
-    p and q are those at the temperature `chance`.
+    """Decode a text with the speculative decoder, and yield of each of its rounds, as it comes,
+    what the page shows of it, a dict (page.rounds.note_of). At temperature 0, p and q would be 0
+    and 1: there the same tokens are written, but p and q are those at the temperature `chance`.
 
     pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}
     """

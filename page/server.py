@@ -185,7 +185,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def read_body(self) -> bytes:
         """The request's body. Raises RequestError if its Content-Length is no number or above
-        MAX_BYTES, or if fewer bytes arrive, or not in time.
+        100,000 (MAX_BYTES), or if fewer bytes arrive, or not in time.
         """
         length = self.headers.get("Content-Length", "")
         # a limit of digits first: int() of thousands of them is slow, or an error

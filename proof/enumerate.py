@@ -198,7 +198,8 @@ def take(
 ) -> tuple[Any, Branch]:
     """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
     returned, the branch). In place of what run returned that has None where the branch is too
-    unlikely to count: after LeftOut, or an error at a probability of 1e-7 (RARE) or less.
+    unlikely to count: if it was long and was left out (LeftOut), or an error came at a probability
+    of 1e-7 (RARE) or less.
 
     script: choices that it takes first, those of an earlier run; then it takes first options
     deadline: a time of time.monotonic

@@ -305,7 +305,8 @@ def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     token 0: a loop may draft so far, and that is to add no branches.
 
     call: (target, draft_model, ids, n_tokens, K, branch=, end=) -> the new tokens, or (these,
-        number of passes); the models are TableModels, ids is the prompt, a list
+        number of passes). ids is the prompt, a list; a model is called with ids, perhaps with a
+        cache, and returns a row of probabilities for each (TableModel)
     """
     certain_of_0 = np.eye(case.n_vocab)[0]
 

@@ -188,9 +188,10 @@ def changes(diff: str) -> dict[Callable, list[tuple[str, str]]]:
 @contextmanager
 def making(mistake: Mistake) -> Iterator[None]:
     """Context manager: inside, the functions that the diff of a mistake names have the wrong code,
-    for every caller, the module sampling has the HELPERS, which some wrong code calls, and NumPy
-    does not warn of arithmetic. At the end, also of a block that raises, functions and module are
-    what they were. Raises LookupError if the diff does not fit the source of the functions.
+    for every caller, the module sampling has the functions sample_and_keep and sample_again
+    (HELPERS), which some wrong code calls, and NumPy does not warn of arithmetic. At the end, also
+    of a block that raises, functions and module are what they were. Raises LookupError if the diff
+    does not fit the source of the functions.
     """
     right: dict[Any, CodeType] = {}
     wrong: dict[Any, CodeType] = {}
@@ -217,10 +218,11 @@ PROMPT, END, N_VOCAB = [1, 0], 2, 3  # of the texts that are enumerated; END end
 
 def measure(mistake: Mistake) -> dict[str, Any]:
     """How wrong the texts of the project's own loop are with a mistake, by enumeration: a dict with
-    "distance" and "kept" (None if not every branch can be taken), "first_wrong" (None, or the
-    shortest wrong text, a dict), "problem" and more, as examine returns it. Target and draft are
-    the toy_models. Each text gets one more token at its end, N_VOCAB, which the models do not know:
-    so a text of another length is another text.
+    "distance" (the total variation distance from the target's texts) and "kept" (tokens of a text
+    beyond one a pass, on average), both None if not every branch can be taken; "problem", why not,
+    or ""; "first_wrong", None, or the shortest wrong text, a dict; and more (proof.examine). Target
+    and draft are the toy_models. Each text gets one more token at its end, N_VOCAB, which the
+    models do not know: so a text of another length is another text.
     """
     target, draft = toy_models(mistake)
     length, to_probs = min(mistake.n_tokens, mistake.n_free), mistake.to_probs

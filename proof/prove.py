@@ -236,8 +236,9 @@ def refused_cases(trials: list[Trial]) -> list[Trial]:
 
 
 def forgive_empty_drafts(trials: list[Trial]) -> None:
-    """Change the entries of a function that could be judged in no case: where an error for an empty
-    draft is its `first_wrong`, it becomes the `problem`: such a function does not run at all.
+    """Change the entries of a function of which in no case every branch could be taken: what it
+    raised for an empty draft is then no error that makes it wrong ("first_wrong"), but a reason
+    why it cannot be judged ("problem"), as such a function does not run at all.
     """
     if any_judged(trials):
         return

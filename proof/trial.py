@@ -34,7 +34,9 @@ class Trial:
 
     @cached_property
     def bets(self) -> list[Bet]:
-        """The bets on the case's views of a text."""
+        """A bet for each right distribution that the case has: one, of its texts; of a case too
+        large to enumerate several, each of a few tokens of a text.
+        """
         laws = self.case.laws()
         return [Bet(law, self.alpha / len(laws)) for law in laws]
 
@@ -49,8 +51,9 @@ class Trial:
         return bool(self.events) or self.bet.wrong
 
     def run(self, deadline: float) -> None:
-        """Run the sampler once, with real random numbers: the views of its text, completed, go into
-        self.bets; what no right sampler gives goes into self.events. Raises OutOfTime at the
+        """Run the sampler once, with real random numbers. Its text, completed by the target if it
+        is too short, is added to self.bets, to each the part that it is about (Case.views); what no
+        right sampler gives goes into self.events instead, in words. Raises OutOfTime at the
         deadline, a time of time.monotonic, and Undecidable if the sampler raises an error, does not
         end, or returns what cannot be read.
         """

@@ -39,10 +39,10 @@ def memory_named() -> Iterator[None]:
 
 
 def open_run(folder: str, device: str) -> Path:
-    """The path of the folder of a run: it is missing or empty, or has the checkpoint (STATE) of one
-    to resume. Raises ValueError if it holds anything else, as nothing but a run's own results is
-    ever replaced, and for the device "cuda" if torch finds no GPU. Sets the precision of torch's
-    products for the device, "cpu" or "cuda".
+    """The path of the folder of a run: it is missing or empty, or has training.pt (STATE), the
+    checkpoint of one to resume. Raises ValueError if it holds anything else, as nothing but a run's
+    own results is ever replaced, and for the device "cuda" if torch finds no GPU. Sets the
+    precision of torch's products for the device, "cpu" or "cuda".
     """
     path = Path(folder)
     is_run = (path / STATE).is_file()
@@ -107,8 +107,8 @@ def train(
     steps: int,
 ) -> None:
     """Take the remaining steps of a run, from its checkpoint on if there is one. A step moves each
-    model along the gradients of its losses, of all batches of the step. After every ROUND steps and
-    at the end, write the checkpoint into the folder and print what the exam says.
+    model along the gradients of its losses, of all batches of the step. After every 200 steps
+    (ROUND) and at the end, write the checkpoint into the folder and print what the exam says.
 
     identity: the settings that a run keeps when it is resumed: all but steps and rates
     rates: the highest learning rate of each model; steps: how many the run takes in all

@@ -123,9 +123,9 @@ def steps_of_teacher(
                                its context, n_ctx, then as long passages of books
         [n_rows, n_ctx / 2]    texts that the teacher wrote greedily
 
-    rows_of_a_step says how many rows. Whatever the teacher writes goes on from OPENING tokens of
-    books. It writes before the first step, for all steps, a READS-th of the rows that they read;
-    each step draws its rows from these at random, so that each is read READS times on average.
+    rows_of_a_step says how many rows. Whatever the teacher writes goes on from 32 tokens of books
+    (OPENING). It writes before the first step, for all steps, a quarter of the rows that they read;
+    each step draws its rows from these at random, so that each is read 4 times (READS) on average.
 
     books: [n_ids]; tokens_per_step: of both batches, about; seed: of all that is random
     """

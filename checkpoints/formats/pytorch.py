@@ -66,8 +66,8 @@ class SmallReads(io.BufferedReader):
     """
 
     def read(self, size: int | None = -1) -> bytes:
-        """Up to `size` bytes. If size is None, negative or more than TABLE_LIMIT: all that are left
-        in the file, which raises ValueError if they are more than TABLE_LIMIT.
+        """Up to `size` bytes. If size is None, negative or more than 1 MiB (TABLE_LIMIT): all that
+        are left in the file, which raises ValueError if they are more than that.
         """
         is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
         raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
