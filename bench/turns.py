@@ -71,8 +71,9 @@ def decode_texts(
 ) -> dict:
     """Decode prompts with a variant, in one batch if there are several. Each text has n_tokens, for
     which the context must have room; <|endoftext|> does not end it. Returns {"texts": the token ids
-    of each, "rounds": a Draft for each round of all texts, "seconds": of the slowest text without
-    its prefill, "draft_seconds", "target_seconds": of each round's parts, [] for a batch}.
+    of each, "rounds": for each round of all texts a Draft, how many tokens had room, were drafted,
+    examined and accepted, "seconds": of the slowest text without its prefill, "draft_seconds",
+    "target_seconds": of each round's parts, [] for a batch}.
 
     drafts: {name: a Model, a head, or None for n-grams}; to_probs: makes p and q of logits
     acceptance: the probability with which each drafted token is accepted, whatever p and q;

@@ -76,8 +76,9 @@ def serve_page(port: int, run: Callable, settings: dict[str, Any], opens_browser
     address, and open it in a browser if opens_browser is True. Raises ValueError for a port that
     cannot be had.
 
-    settings: {flag: value}, the first values of the page's form. run(settings, tell) computes the
-    data that the page shows, as page.runs.race does; tell is its way to send lines before that
+    settings: {flag: value}, the first values of the page's form
+    run(settings, tell): returns the data that the page shows, a dict, and before that may send
+        lines to the page, by tell(name=value)
     """
     try:
         server = LiveServer(port, settings, run)
@@ -98,8 +99,9 @@ def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
     """Compute the data of a run, with a bar of its turns on a terminal; write the page that shows
     them to a new file, and print its name. Raises ValueError if the file is there already.
 
-    path: of the file. run(settings, tell) returns the data, as page.runs.race does, and calls tell
-    meanwhile. settings: {flag: value}
+    path: of the file; settings: {flag: value}
+    run(settings, tell): returns the data, a dict. Meanwhile it calls tell(done=, total=) after each
+        turn, and tell() at other times
     """
     with tqdm(desc="Turns", leave=False, disable=None) as bar:  # None: only on a terminal
 

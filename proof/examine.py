@@ -155,21 +155,23 @@ def beginnings(texts: Law, n: int) -> Law:
 
 def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
     """The choices of the run that shows best how a beginning of a text comes about: rather one
-    whose own tokens reach so far than one that the target completes; of those, rather one that
-    leaves the draft; of those, the likeliest. But the rarest runs, up to TOLERANCE, come last.
+    whose own tokens reach so far than one that the target completes; of those, rather one whose
+    text is not what was drafted; of those, the likeliest. But those in which it comes about with
+    probability 1e-5 (TOLERANCE) or less come last.
 
     runs: all branches, of which one at least has a text that begins so, or is a part of it
     target: text -> the distribution of the next token, [n_vocab]
     """
 
     def rank(run: Run) -> tuple[bool, bool, float]:
-        completed = range(len(run.text), len(beginning))
+        completed = range(len(run.text), len(beginning))  # the places that the target fills
         by_target = math.prod(target(beginning[:i])[beginning[i]] for i in completed)
         chance = run.branch.probability * by_target
         if chance <= TOLERANCE:
             return False, False, chance
         return not completed, run.leaves_draft, chance
 
+    # each is cut to the length of the other
     fitting = [run for run in runs if run.text[: len(beginning)] == beginning[: len(run.text)]]
     return max(fitting, key=rank).branch.choices
 

@@ -133,7 +133,8 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     0.3000. It happens so: drafted 1 (0.40), coin of 0.75: yes (0.75).'; or the event that no right
     sampler has: 'It returns 7: expected tokens below 3. It happens so: ...'
 
-    first_wrong: {"text", "yours", "right", "draws", "event"}; draws is None if real runs found it
+    first_wrong: {"text": tokens, "yours", "right": its probabilities, "draws": the choices, in
+        words, None if real runs found it, "event": what no right sampler gives, in words, or ""}
     what: the word for the text
     """
     yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
