@@ -56,7 +56,8 @@ def examine(
     """
     taken, stopped = walk(run, most, deadline)
     every = [branch for _, branch in taken]
-    runs = [Run(tuple(outcome[0]), outcome[1], branch) for outcome, branch in taken if outcome]
+    ended = [(outcome, branch) for outcome, branch in taken if outcome]
+    runs = [Run(tuple(text), n_passes, branch) for (text, n_passes), branch in ended]
     last = [stopped.branch] if stopped and stopped.branch else []
     found = dict(
         distance=None,

@@ -406,18 +406,24 @@ def race(a: Number, b: Number) -> bool:
         larger, smaller, won = a, b, chance
     else:
         larger, smaller, won = b, a, 1 - chance
-    larger.atom.rival = smaller.atom
-    smaller.atom.rival = larger.atom
-    # outside its race, what is known of a number has no distribution that is followed
-    if for_largest is None:
-        larger.atom.spent = True
-    else:
-        larger.atom.win(won, larger.rising)
-    if for_smallest is None:
-        smaller.atom.spent = True
-    else:
-        smaller.atom.win(won, not smaller.rising)
+    # a number that falls as its u rises is the larger one where its u is the smaller one
+    learn_end(larger.atom, smaller.atom, for_largest is not None, won, larger.rising)
+    learn_end(smaller.atom, larger.atom, for_smallest is not None, won, not smaller.rising)
     return not a_is_larger
+
+
+def learn_end(atom: Atom, rival: Atom, in_race: bool, chance: float, is_larger: bool) -> None:
+    """Let an atom learn how the comparison of its number with that of a rival ended.
+
+    in_race: whether the two are in a race for what its number is, the larger or the smaller one;
+        if not, nothing known of it is a distribution that is followed, and it is spent
+    chance: the probability, before, that it ends so; is_larger: whether u is the larger of the two
+    """
+    atom.rival = rival
+    if in_race:
+        atom.win(chance, is_larger)
+    else:
+        atom.spent = True
 
 
 def race_chance(a: Number, b: Number) -> float | None:

@@ -85,10 +85,11 @@ def mark_target(model: GPT2, held_out: Tensor) -> str:  # [n_rows, n_seq + 1]
 
 @torch.no_grad()
 def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy: Tensor) -> str:
-    """How well students draft texts that the teacher wrote: their names, with the acceptance rate
-    expected at temperature 1, and how often the likeliest tokens agree after the opening.
+    """How well students draft texts that the teacher wrote, "1x128 0.612 0.655, eagle ...": of each
+    its name, the acceptance rate expected at temperature 1 (of the texts `sampled`), and how often
+    its likeliest token is the teacher's after the first 32 (OPENING; of the texts `greedy`).
 
-    sampled, greedy: [n_rows, n_seq], written as the names say
+    sampled, greedy: [n_rows, n_seq], the texts
     """
     words = []
     for student in students:
