@@ -82,8 +82,7 @@ def drafts(speculated: dict[str, Any]) -> None:
 
 def speedup(compared: dict[str, Any], most: float) -> None:
     """Print the median speedup of the turns. One above `most`, the tokens per target pass, cannot
-    be: a median is called not measured, a single turn disturbed. compared: {"speedup": the median,
-    "speedups": of each turn}
+    be: a median is called not measured, a single turn disturbed. compared: {"speedup", "speedups"}
     """
     median, turns = compared["speedup"], compared["speedups"]
     how = "one turn"
@@ -99,9 +98,7 @@ def speedup(compared: dict[str, Any], most: float) -> None:
 
 
 def verdict(compared: dict[str, Any]) -> None:
-    """Print whether two texts are equal, and why they are not. compared: {"identical": whether they
-    are, and where they should be and are not "difference": what explain_difference returned}
-    """
+    """Print whether two texts are equal, by compared["identical"], and why they are not."""
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:

@@ -194,10 +194,9 @@ def begin(
         does not use it
     encoder: knows when a text ends, at `stop` or <|endoftext|>; with None it does not end early
     ids: of the prompt, at least one; n_tokens: how many to write at most
-    K: tokens to draft in a round, or "auto"; to_probs: makes probabilities of logits; seed: of all
-        that is random, an int, or if not coupled a SeedSequence; stop: a string that ends the text
-    verification: the accept/reject rule; coupled: whether draft and target share their noise
-        (decoding/coupled.py), by a rule of its own
+    K: tokens to draft in a round, or "auto"; to_probs: makes probabilities of logits; seed: an int,
+        or if not coupled a SeedSequence; stop: a string that ends the text
+    verification: the rule; coupled: whether both share their noise (decoding/coupled.py)
     rng, rule: take the place of the Rng of the seed, and of the rule that verification names
     around_drafter(drafter): returns what drafts in its place, such as a drafter with a clock
     """
