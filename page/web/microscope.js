@@ -57,7 +57,7 @@ function showEasy(run) {
   const sures = run.rounds.flatMap(round => range(round.examined).map(i => sureOf({round, i}))), sure = sum(sures) / sures.length;
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
   put("surely", drafted > 0 && [make("b", `${accepted} of the ${plural(examined, "guess")} that were checked were accepted. `),
-    isOften && isOurs(run) && `It was trained to imitate the large one, so it often picks the same word, even where the large one is unsure: that one gave its likeliest word ${percent(sure)} on average. `, make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
+    isOften && isOurs(run) && `It was trained to imitate the large one, so ${isByChance(run) ? "its odds are often close to the large one’s" : "it often picks the same word"}, even where the large one is unsure: its likeliest word had ${percent(sure)} on average. `, make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
     `, ${examined - accepted} rejected, ${drafted - examined} not used, as they came after a rejected one.`]);
 }
@@ -72,13 +72,14 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `A random number from 0 to 100\u00a0% was ${percent(u)}, ${isKept ? "below" : "not below"} p\u00a0/\u00a0q = ${quotient(p, q)}: ${ends}` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: wanted / guessed). The die gave ${percent(u)}: ${isKept ? "accepted" : "rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
     draft: odds,
     rejected: odds + (own ? ` In its place comes ${own}.` : ""),
-    correction: `It came in place of a rejected guess${!chance ? ": the large model’s likeliest word" : rule === "token" ? ", drawn from the words that the small model says too rarely" : ""}.`,
+    correction: `${i < round.draft.length ? `The guess was ${quoted(round.draft[i])}. ` : ""}${!chance ? `The large model’s likeliest word is ${guess}, so that comes instead.`
+      : `In its place comes ${guess}${rule === "token" ? ", drawn from the words that the small model says too rarely" : ""}.`}`,
     bonus: "All guesses were accepted: behind the last one, the same fetch brought the large model’s own next word, for free.",
     target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
@@ -114,8 +115,7 @@ function showRule(item, rows) {
       isGuess && !isByChance(state.base) && "A different rule applies here: drawn by chance, ",
       p >= q ? [`${quoted(id)} is `, b("always kept"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
       : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds. Otherwise we draw a word that the small model says too rarely.`]]);
-  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange), together ", b(lack), ". A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
-  put("formula", isDrawn && [make("small", "Accept with probability min(1,\u00a0p\u00a0/\u00a0q), else draw from norm(max(0,\u00a0p\u00a0−\u00a0q)); min(p,\u00a0q)\u00a0+\u00a0max(0,\u00a0p\u00a0−\u00a0q)\u00a0=\u00a0p.")]);
+  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange): ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
@@ -146,15 +146,15 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out", "–")), total: make("span"), most,
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), most,
     edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars: large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
-      drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && head("th.number", "came out\u00a0% ", counts.total))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? ["others", make("small.wide", ": several words together")] : listed(row.id)),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
+      drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
@@ -163,7 +163,7 @@ function showDistributions({round, i, id}, rows) {
 
 // ---------------------------------------------------------------- draws
 
-const N_DRAWS = 1000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.2;
+const FEW = 10, N_DRAWS = 1000, DRAW_SECONDS = 3, SLOW_SECONDS = 1.2;
 let drawing = null; // the draws that are under way
 const after = seconds => new Promise(done => setTimeout(done, 1e3 * seconds));
 
@@ -183,7 +183,7 @@ function drawOne(rows) {
 
 // A draw in steps: [words, row, bar, place, kind].
 function stepsOfDraw({guess, place, instead}, rows) {
-  const name = i => make("b", rows[i].id === null ? "another word" : quoted(rows[i].id));
+  const name = i => make("b", rows[i].id === null ? "one of all others" : quoted(rows[i].id));
   const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
   if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". ", name(guess), " comes out."], guess, LOWER, place, "accepted"]];
   return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
@@ -204,14 +204,16 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
   const odds = rows.map(({p}) => p); let chances = null;
   const usual = () => [10, 189].map(i => points((chances ??= range(200).map(lucky).sort((a, b) => a - b))[i] * Math.sqrt(N_DRAWS / n)));
   const points = x => (100 * x).toFixed(1);
-  let before = []; const gaps = make("div.gaps", {"aria-hidden": "true"});
-  const showGaps = () => gaps.replaceChildren(make("b", "average gap to the odds, in points"), ...[10, 100, N_DRAWS].flatMap((m, i) =>
+  let before = []; const gaps = make("div.gaps.room", {"aria-hidden": "true"});
+  const showGaps = () => gaps.replaceChildren(make("b", "average gap to the odds, in points"), ...[FEW, 100, N_DRAWS].flatMap((m, i) =>
     [make("span", `${whole(m)} draws`), make("i", {style: width((before[i] ?? 0) / .15)}), make("span", i in before ? points(before[i]) : "–")]));
   const count = ({guess, instead}) => {
     counts[instead ?? guess][instead === undefined ? "accepted" : "residual"]++;
-    if ([10, 100, N_DRAWS].includes(++n)) before.push(gap());
+    if ([FEW, 100, N_DRAWS].includes(++n)) before.push(gap());
   };
   const showCounts = () => {
+    if (n < FEW) return; // too few to be a picture
+    for (const element of [gaps, total.parentNode]) element.classList.remove("room");
     total.textContent = whole(n) + " ×";
     counts.forEach((count, i) => {
       const [own, all] = [count.accepted, count.accepted + count.residual].map(count => clamp(count / n / most, 0, 1)); // few draws reach the edge
@@ -226,7 +228,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Average gap to the large model’s odds: ${points(gap())} points${n < 100 ? "" : `; chance alone: usually ${usual().join(" to ")}`}.`);
+      make("span.mark.correction", "replaced"), `. Average gap to the large model’s odds: ${points(gap())} points${n < 100 ? "" : `; chance alone: in 9 of 10 tries ${usual().join(" to ")}`}.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {
@@ -298,7 +300,7 @@ function select(item) {
     element.tabIndex = element.item.n === item.n ? 0 : -1; // one stop of the tab key
     element.setAttribute("aria-pressed", String(element.item.n === item.n));
   }
-  put("because", make("span.verdict." + kind, NAMES[kind]), " ", kind !== "rejected" && [quoted(item.id), ": "], explain(item));
+  put("because", make("span.verdict." + kind, NAMES[kind]), " ", !["rejected", "correction"].includes(kind) && [quoted(item.id), ": "], explain(item));
   put("detail", make("span.soft", tailOf(run, item.r, i)), " ", make("b", bare(words[item.id])));
   const rows = rowsAt(round, i);
   put("h-chances", "And if words are drawn at random, as ChatGPT does?");

@@ -24,11 +24,11 @@ function standing(run) {
 function showMap(now) {
   const head = text => make("th", {scope: "col"}, text), rate = a => `${Math.round(100 * a)} %`;
   const near = Math.round(now.a * ROWS) / ROWS; // the row of the slider has its very value
-  const row = tenth => make("tr", make("th", {scope: "row"}, rate(tenth === near ? now.a : tenth)), now.by.map((_, i) => {
+  const row = tenth => make("tr", make("th", {scope: "row"}, tenth === near ? percent(now.a) : rate(tenth)), now.by.map((_, i) => {
     const speedup = now.speedup(tenth === near ? now.a : tenth, i + 1), gain = clamp((speedup - 1) / 2, 0, 1);
     const here = i + 1 === now.K && tenth === near;
     return make("td" + (here ? ".here" : "") + (speedup < .995 ? ".loss" : ""), {style: {"background-color":
-      `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toFixed(2));
+      `color-mix(in srgb, var(--p) ${Math.round(45 * gain)}%, var(--card))`}}, speedup.toPrecision(2));
   }));
   put("map", make("table.map",
     make("caption", "How many times as fast, by the share a of the checked guesses that are accepted (down), and the "

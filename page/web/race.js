@@ -5,9 +5,10 @@
 
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, runs: 0, seen: true, frame: null};
 
-// Seconds on the page: of a fetch alone, at first; of a look at the guesses; of the check of a word; of a look at all of them; of
-// all that comes after the first round; of a look at a round without a wrong guess; of the end.
-const SECONDS = {fetch: 2.1, guesses: 1.2, step: .25, look: .9, others: 2.8, right: 1.2, end: 5};
+// Seconds on the page: of the first guesses; of a fetch alone, at first; of the check of a word; of reading why one is rejected, where
+// the likeliest word decides or the odds; of a look at all of them; of all that comes after the first round; of a look at a round
+// without a wrong guess; of the end.
+const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, odds: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -18,41 +19,48 @@ const roundsAlone = ({tokens, shown, seconds}) => tokens.map((id, i) => ({draft:
   tokens: [id], sources: ["target"], shown: [shown[i]], seconds: [0, seconds[i]]}));
 
 function laneOf(kind, name, rounds, run) {
-  let end = 0;
+  const words = sum(rounds.map(({tokens}) => tokens.length)), most = kind === "alone" ? 1 : mostWords(run);
+  let end = 0, left = words;
   const fetches = rounds.map(round => {
     const [drafting, rest] = round.seconds, begin = end, middle = begin + drafting;
     end = middle + rest;
-    return {round, begin, middle, end};
+    left -= round.tokens.length;
+    // fewer are guessed near the end of the text
+    return {round, begin, middle, end, isShort: round.draft.length < most - 1 && left + round.tokens.length === round.draft.length + 1};
   });
-  return {kind, name, fetches, end, places: kind === "alone" ? 1 : mostWords(run), isLookUp: !run.parameters[1],
-    isSaid: isSaid(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words: sum(rounds.map(({tokens}) => tokens.length))};
+  return {kind, name, fetches, end, places: most, isLookUp: !run.parameters[1],
+    isSaid: isSaid(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words};
 }
 
-// When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in
-// `wall` seconds. First the first round, slowly; time stops once its guesses stand there, and while they are checked. Then all others
-// at one speed, but the second more slowly, with a stop where for the first time all guesses are right.
+// When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in `wall` seconds. First the first
+// guesses and their fetch, slowly, then the second, then all others at one speed. Time stops where a guess is rejected for the first
+// time, while the words are checked one by one, and where for the first time all are right.
 function planOf([alone, together]) {
-  const unit = alone.end / alone.fetches.length || 1, [{middle: guessed, end, round}, ...others] = together.fetches;
+  const unit = alone.end / alone.fetches.length || 1, [first, next = first] = together.fetches, {middle, end} = first;
+  const isRight = ({round}) => round.accepted === round.draft.length, isWrong = one => !isRight(one);
+  const key = together.fetches.find(isWrong) ?? first, {round} = key, pace = key === first ? 1 : .6; // quickly to what is to be seen
+  const right = together.fetches.find(one => one !== key && one.round.draft.length > 1 && isRight(one));
   const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
-  const firstWall = Math.min(SECONDS.fetch * end / unit, 1.6 * SECONDS.fetch);
-  const slow = (from, to, wall, linger = 0) => ({from, to, wall, linger, says: `slowed ${rounded(wall / (to - from), 1)}×`});
-  const stop = (at, wall, more) => ({from: at, to: at, wall, says: "both clocks stopped", ...more});
-  const run = (from, to) => slow(from, to, othersWall * (to - from) / (race.length - end), .5);
-  const first = (from, to) => slow(from, to, firstWall * (to - from) / end);
-  const right = others.find(({round}) => round.draft.length > 1 && round.accepted === round.draft.length);
-  const isFirst = Boolean(right) && round.accepted < round.draft.length, second = others.length ? others[0].end : end, middle = isFirst ? right.end : second;
-  const between = Math.min(SECONDS.right, (second - end) * Math.sqrt(firstWall / end * othersWall / (race.length - end)));
-  return [first(0, guessed), guessed > 0 && stop(guessed, SECONDS.guesses), first(guessed, end), stop(end, SECONDS.step * stepsOf(round) + SECONDS.look, {isLook: true}),
-    slow(end, second, between, .5), run(second, middle), isFirst && stop(middle, SECONDS.right), run(middle, race.length),
-    stop(race.length, SECONDS.end, {isEnd: true})].filter(({wall}) => wall > 0);
+  const fetchWall = pace * SECONDS.fetch * Math.min((end - middle) / unit, 1.6);
+  const slow = (from, to, wall, more) => ({from, to, wall, says: `slowed ${rounded(wall / (to - from), 1)}×`, ...more});
+  const stop = (at, wall, more) => ({from: at, to: at, wall, says: "paused to read", ...more});
+  const steps = stepsOf(round), why = isRight(key) ? 0 : together.isSaid ? SECONDS.why : SECONDS.odds;
+  const stops = [stop(key.end, SECONDS.step * steps + why + SECONDS.look, {steps, why}), right && stop(right.end, SECONDS.right)].filter(Boolean);
+  const cuts = [...new Set([end, next.end, ...stops.map(({from}) => from), race.length])].sort((a, b) => a - b);
+  const between = Math.min(SECONDS.fetch / 2, fetchWall / (end - middle) * (next.end - end));
+  return [middle > 0 && slow(0, middle, pace * SECONDS.guesses), slow(middle, end, fetchWall), cuts.flatMap((to, i) => [
+    i > 0 && (to <= next.end ? slow(end, to, between, {isFast: true})
+      : slow(cuts[i - 1], to, othersWall * (to - cuts[i - 1]) / (race.length - end), {isFast: true, linger: .5})),
+    stops.filter(({from}) => from === to)]),
+  stop(race.length, SECONDS.end, {isEnd: true})].flat(3).filter(piece => piece && piece.wall > 0);
 }
 
 // What is shown at `wall` seconds of the plan; null at its end. checked: words; linger: how much of a round
-// still shows what the one before brought.
+// still shows what the one before brought; isFast: words come too fast to be followed.
 function momentAt(wall) {
-  for (const {from, to, wall: length, says, isLook, isEnd, linger} of race.plan) {
-    if (wall < length) return {time: from + (to - from) * wall / length, linger,
-      says: isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : says, checked: isLook ? Math.floor(wall / SECONDS.step) : Infinity};
+  for (const {from, to, wall: length, says, steps, why, isEnd, isFast, linger} of race.plan) {
+    if (wall < length) return {time: from + (to - from) * wall / length, linger, isFast, says: isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : says,
+      checked: !steps ? Infinity : wall < SECONDS.step * steps + why ? Math.min(Math.floor(wall / SECONDS.step), steps) : steps + 1};
     wall -= length;
   }
   return null;
@@ -81,10 +89,11 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
   const most = mostWords(run) - 1, isMost = run.rounds.every(({draft}) => draft.length === most);
-  if (kind === "alone") return [isOurs(run) && "a GPT for fairy tales: ", "it predicts the next word. One fetch = all weights", wide(` (learned numbers, ${rounded(bytesIn(run) / 1e6, 2)}\u00a0MB)`)];
+  if (kind === "alone") return [isOurs(run) && "trained on fairy tales, ", "predicts the next word. ", make("b", "Weights"), `: its ${millions(large)} learned numbers`,
+    bytesIn(run) > 4e7 && ", far too many for a processor core’s fast memory", ". Each word needs a new fetch."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
-  return [isLookUp ? "looks up what came before, " : small < large && `${smaller}, `, isOurs(run) && !isOther && "trained to imitate it: it ",
-    guesses, isOther ? ". Other dice: another text, same odds" : ", the large one decides"];
+  return [isLookUp ? "looks up what came before, " : small < large && `${smaller}, `, isOurs(run) && !isOther && "trained to imitate the large one: ",
+    !isOther && guesses, isOther && ["guesses. ", make("b", "Different dice, so a different text. The odds are the same.")]];
 }
 
 function drawLane(lane, run) {
@@ -116,7 +125,7 @@ function drawLane(lane, run) {
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
       make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", "large model" + (lane.isSaid || isAlone ? " says" : "’s odds")].map(name => make("span", name))), lane.rows)),
-    make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)), wide("real times vary"))), lane.text)));
+    make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)))), lane.text)));
 }
 
 // Whether the large model says a word at each place: the likeliest, or that of the noise it shares.
@@ -139,7 +148,7 @@ function placesOf(lane, one, time, checked) {
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
     if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
-    if (i === n) return row("", given, own(i), n > 0 && make("span.bonus", "free", wide(" extra"), " word"));
+    if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
     const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
     return i < accepted ? row(".good", given, says, "✓ accepted")
       : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
@@ -152,8 +161,8 @@ function broughtBy({accepted, draft, tokens, sources}) {
   const all = `${plural(tokens.length, "word")} from one fetch.`;
   if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
-  if (sources[accepted] === "bonus") return `All right: the next word comes free. ${accepted} + 1 = ${all}`;
-  return `${accepted} accepted + 1 replaced = ${plural(tokens.length, "word")}. Guesses behind it would be dropped: they built on it.`;
+  if (sources[accepted] === "bonus") return `All kept: the next word comes free. ${accepted} + 1 = ${all}`;
+  return `${accepted} accepted + 1 replaced = ${all}${accepted + 1 < draft.length ? " Guesses behind it are dropped: they built on it." : ""}`;
 }
 
 // What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
@@ -163,12 +172,12 @@ function judged(round, i, {isSaid, rule}) {
   const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
   if (rule === "token" && p[i] >= q[i]) return `${says}kept: the large model wants it ${p[i] > q[i] ? "even more" : "as"} often.`;
-  const odds = rule === "token" ? `${quotient(p[i], q[i])} chance: ` : "";
-  return says + odds + (kept ? "accepted." : `rejected, ${own} comes instead.`);
+  const odds = rule === "token" ? `wanted / guessed = ${quotient(p[i], q[i])} chance. ` : "";
+  return says + odds + (kept ? "The die says yes: accepted." : `The die says no: ${own} is drawn instead.`);
 }
 
 // A moment of a lane, as momentAt returns it: of its last fetch, so many words are checked.
-function showLane(lane, {time, checked = Infinity, linger = 0}) {
+function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   const all = lane.fetches, done = all.filter(({end}) => end <= time + 1e-12).length;
   const now = all[done], last = all[done - 1], isAlone = !lane.small;
   // what was written stays in sight while the next weights begin to come
@@ -185,13 +194,13 @@ function showLane(lane, {time, checked = Infinity, linger = 0}) {
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
   lane.says.textContent = isOver ? isAlone ? `${plural(all.length, "fetch")} for ${plural(lane.words, "word")}.` : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
-    : linger && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
-    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are right?"
-    : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next words.`
-    : n ? time < .55 * shown.middle + .45 * shown.end ? `Word ${written + n + 1} needs ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}: guesses stand in, so all ${n + 1} are worked out at once.`
-        : `The same weights for all. Measured: checking ${lane.places} words takes ${lane.longer} as long as one.`
-    : lane.small && shown === all.at(-1) ? "Last word: nothing left to guess."
-    : `One fetch, one word${lane.waits ? ": the processor mostly waits for weights from memory" : ""}.`;
+    : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
+    : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
+    : isFast && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
+    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are kept?"
+    : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
+    : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, ${n > 1 ? `all ${n + 1}` : "both"} are checked at once.`
+    : `One fetch, one word${lane.waits ? ": it waits for memory" : ""}.`;
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
   if (guesses) lane.groups[counted].before(lane.pending);
@@ -305,7 +314,7 @@ function showWhy(run) {
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
     : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds ${percent(moreOf(costs) / alone)} of a fetch.`
       : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
-  put("work", `A fetch is one pass of the large model: all weights come from memory, and compute. A word is a token: a full stop counts, and so does a part of a word. `
+  put("work", `In a fetch, the large model reads all its weights from memory and computes with them, once. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
     + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: for ${n === 1 ? "more" : n} words it took ${times(longerOf(run))} the time of one for one word, ${ms(moreOf(costs))} more for each word more. The example was chosen for being readable; other texts gain more, or less.`);
