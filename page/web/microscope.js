@@ -146,13 +146,13 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), most,
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.which.room", "dark: came out (▸ more than fits)"), most,
     edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "])] : "the large model’s odds"),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "]), isDrawn && counts.key] : "the large model’s odds"),
       drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
     make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
@@ -193,7 +193,7 @@ function stepsOfDraw({guess, place, instead}, rows) {
 
 // From when they are first seen on: two examples, slowly, then many draws; then single ones, or
 // as many anew. All draws but the examples are counted: the counts go towards p.
-function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, total, most}, dots) {
+function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, total, key, most}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
   let n = 0, waiting = null;
   // The difference from p, of an average word; as bars, how it was after 10, 100, ... draws.
@@ -213,7 +213,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
   };
   const showCounts = () => {
     if (n < FEW) return; // too few to be a picture
-    for (const element of [gaps, total.parentNode]) element.classList.remove("room");
+    for (const element of [gaps, key, total.parentNode]) element.classList.remove("room");
     total.textContent = whole(n) + " ×";
     counts.forEach((count, i) => {
       const [own, all] = [count.accepted, count.accepted + count.residual].map(count => clamp(count / n / most, 0, 1)); // few draws reach the edge

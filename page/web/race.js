@@ -92,8 +92,8 @@ function whoIn({kind, isLookUp}, run) {
   if (kind === "alone") return [isOurs(run) && "trained on fairy tales, ", "predicts the next word. ", make("b", "Weights"), `: its ${millions(large)} learned numbers`,
     bytesIn(run) > 4e7 && ", far too many for a processor core’s fast memory", ". Each word needs a new fetch."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
-  return [isLookUp ? "looks up what came before, " : small < large && `${smaller}, `, isOurs(run) && !isOther && "trained to imitate the large one: ",
-    !isOther && guesses, isOther && ["guesses. ", make("b", "Different dice, so a different text. The odds are the same.")]];
+  return [isLookUp ? "looks up what came before" : small < large && smaller, isOther ? ". " : (isLookUp || small < large) && ", ", isOurs(run) && !isOther && "trained to imitate the large one: ",
+    isOther ? make("b", "Different dice, so a different text. The odds are the same.") : guesses];
 }
 
 function drawLane(lane, run) {
