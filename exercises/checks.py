@@ -51,6 +51,9 @@ RULES = [
     rule_case("the notebook's", *NOTEBOOK, 1),
     *RULE_CASES,
     rule_case("30 tokens", *TAIL, 1),
+    rule_case("30 tokens, K = 0", *TAIL, 0),
+    rule_case("twelve equal tokens", rows([1 / 12] * 12), rows([0.5, 0.5, *[0] * 10]), 1),
+    rule_case("a small difference", rows([0.5, 0.5]), rows([0.49998, 0.50002]), 1),
     rule_case("p is nearly sure", rows([3e-4, 4e-4, 0.9993]), rows([0.5, 0, 0.5]), 1),
     rule_case("a likely draft", rows([0.85, 0.15]), rows([0.95, 0.05]), 1),
     rule_case("a nearly sure draft", rows([0.9993, 0.0007]), rows([0.9999, 0.0001]), 1),
@@ -114,7 +117,7 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
 
 def check_temperature_1(answer: Callable) -> str:
     large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0], [0.0] * 7 + [800.0]
-    for temperature in (0.5, 1.0, 3.0, 0.05, 1e-4, 1e-5, 50.0):
+    for temperature in (0.5, 1.0, 1.5, 3.0, 0.05, 1e-4, 1e-5, 50.0):
         for logits in (
             [0.0, temperature, -2 * temperature],
             [0.0, 1.0, -2.0],
@@ -128,6 +131,9 @@ def check_temperature_1(answer: Callable) -> str:
         compare(answer, [0, 1, 0], np.array([0.0, 2.0, 1.0]), temperature)
         compare(answer, [0, 0, 1], np.array([1e4, 0.0, 1e4 + 1.0]), temperature)
     compare(answer, [0, 1, 0, 0], np.array([0.0, 2.0, 2.0, 1.0]), 0.0)  # of equals, the first
+    for low, high in ((-3, -1), (0.2, 0.9), (-100, -99.999), (100, 100.001)):
+        compare(answer, [0, 1], np.array([low, high]), 0.0)
+        compare(answer, [1, 0], np.array([high, low]), 0.0)
     return ""
 
 

@@ -4,12 +4,12 @@
     python -m pytest exercises -k residual_2         # one
     python main.py prove exercises/mine.py:verify_4  # a rule or loop before the referee
 
-They are counted in the order in which they build on each other. p is the target's distribution and
+They are numbered in the order in which they build on each other. p is the target's distribution and
 q the draft model's, both arrays [n_vocab] that sum to 1. Make every random choice with `sample(p)`,
 which returns a token sampled from p, or `accept(r)`, which is True with probability r (always, for
-r of 1 and above). You are given both; bring no randomness of your own. Leave all arguments but
-caches as they are. The checks take every branch, and so know the exact distribution of what you
-return.
+r of 1 and above). You are given both, by these names; bring no randomness of your own. Leave all
+arguments but caches as they are. The checks take every branch, and so know the exact distribution
+of what you return.
 """
 
 import numpy as np  # noqa: F401
@@ -55,7 +55,7 @@ def verify_4(draft, p, q, sample, accept):
 
 def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
     """Continue ids by speculative decoding. Return the new tokens, a list: n_tokens (1 or more), or
-    fewer if the token `end` comes; it is then the last.
+    fewer if the token `end` (None: there is none) comes; it is then the last.
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
     of the token after ids[: i + 1]. Each round, also the first, drafts K tokens (0 or more), or as

@@ -38,7 +38,8 @@ def assert_exact(
     measured: whether "not told apart in real runs" is enough, where not every branch can be taken,
         because it hides its random numbers or is compiled. Then it warns with the distance that
         would have shown. Without it that fails: a test that says exact should mean it
-    timeout: seconds, after which it fails
+    timeout: seconds, after which it fails, unless the function catches every exception in a loop,
+        or waits in a thread of its own
     seed: of the drafts in real runs; None for another each time
     """
     rows = to_probs or filtered(temperature, top_k, top_p)

@@ -95,6 +95,9 @@ class Case:
         q = np.array(self.q(text))
         if not self.replaced:
             q[elders] = 0
+            if not q.any():  # to_probs has left no others
+                q = np.array(self.draft_model(text))
+                q[elders] = 0
             q /= q.sum()
         return np.eye(len(q))[q.argmax()] if self.greedy else q
 
@@ -149,7 +152,7 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     bounds.
     """
     for name, value, expected, is_right in (
-        ("temperature", temperature, "0 or more", temperature >= 0),
+        ("temperature", temperature, "0 or more, finite", 0 <= temperature < math.inf),
         ("top_k", top_k, "0 or more", top_k >= 0),
         ("top_p", top_p, "more than 0, at most 1", 0 < top_p <= 1),
     ):
@@ -264,6 +267,12 @@ Q_OF_2 = rows([0.3, 0.7], [0.8, 0.2])
 P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
 # rare in p, in q, or in both, where p is more or less than q
 RARE_P, RARE_Q = [5e-4, 5e-4, 1e-3, 1e-4, 0.5, 0.4979], [0.3, 2.5e-4, 4e-3, 4e-4, 0.2, 0.49535]
+# all drafts are right but perhaps the third, and the 13th token is 0
+ONES, ZERO_ONE = [[0, 1, 0]] * 9, [[1, 0, 0], [0, 1, 0]]
+SURE_BUT_ONE = (
+    rows(*ONES[:2], [0, 0.6, 0.4], *ONES, *ZERO_ONE),
+    rows(*ONES[:2], [0, 0.3, 0.7], *ONES, *ZERO_ONE),
+)
 # all drafts are right up to the sixth
 CERTAIN_AT_FIRST = rows(*[[0, 1, 0]] * 6, P, P2, BONUS), rows(*[[0, 1, 0]] * 6, Q1, Q2)
 
@@ -291,6 +300,7 @@ RULE_CASES = [  # the easiest first: a verdict shows the first that goes wrong
     rule_case("temperature 0, wrong drafts", counting(1), counting(2), 8),
     rule_case("no token in common", rows([0.75, 0.25, 0, 0]), rows([0, 0, 0.75, 0.25]), 2),
     rule_case("K = 2", rows(P, P2, BONUS), rows(Q1, Q2), 2),
+    rule_case("equal rows", rows(P), rows([0.2, 0.2, 0.6]), 2),
     rule_case("float32", rows(P, P2, BONUS), rows(Q1, Q2), 2, dtype=np.float32),
     rule_case("K = 2, no zeros", random_model(19), random_model(20), 2),
     rule_case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1),
@@ -329,11 +339,14 @@ LOOP_CASES = [
     # it may also come last in a round in which all are accepted, with room for more
     Case("end, K = 1, four new tokens", random_model(9, 2), random_model(10, 2), 1, 4, (1, 0), 0),
     Case("end, K = 3, six new tokens", random_model(9, 2), random_model(10, 2), 3, 6, (1, 0), 0),
+    Case("one token, an end", random_model(1), random_model(2), 2, 1, (2, 1), 0),
+    Case("equal rows", rows(P), rows([0.2, 0.2, 0.6]), 2, 3),
     Case("K = 3", random_model(1, 3, 1), random_model(2, 3, 1), 3, 4),
     Case("K = 4, two tokens", random_model(1), random_model(2), 4, 2),
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
     Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
+    Case("K = 5, an end after 13 of 14", *SURE_BUT_ONE, 5, 14, end=0),
     Case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1, 2),
     Case("K = 8", *CERTAIN_AT_FIRST, 8, 9),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
@@ -347,7 +360,7 @@ def tree_case(name: str, target: Model, draft_model: Model, parents: Text, **how
     texts have K + 1 tokens.
 
     parents: of each drafted token the index of its parent, or -1, as in Case
-    how: `replaced` and `greedy` of Case
+    how: `replaced`, `greedy` and `dtype` of Case
     """
     depths: list[int] = []  # of each node
     for parent in parents:
@@ -358,6 +371,9 @@ def tree_case(name: str, target: Model, draft_model: Model, parents: Text, **how
 
 # five candidates of one place: of each, the residual still has two tokens
 FIVE_P, FIVE_Q = [0.3, 0.5, 0.2], [0.05, 0.15, 0.8]
+SECOND_P, SECOND_Q = [0.21, 0.42, 0.33, 0.04], [0.1, 0.41, 0.03, 0.46]
+THIRD_P, THIRD_Q = [0.6, 0.4, 0], [0.4, 0.2, 0.4]
+FOURTH_P, FOURTH_Q = [0.29, 0.15, 0.06, 0.11, 0.39], [0.41, 0.12, 0.23, 0.04, 0.2]
 DEPTH_FIRST = (-1, 0, -1, 2)  # two candidates, each followed by its child
 SMALL_TREE = (-1, -1, 0, 0, 1)  # two candidates; two after the first of them, one after the other
 THREE_ROWS = rows(P, BONUS, P2), rows(P2, Q1)
@@ -379,6 +395,21 @@ TREE_CASES = [
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
     tree_case("a tree, depth first", random_model(1), random_model(2), DEPTH_FIRST, replaced=False),
     tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, replaced=False),
+    # of which the second, the third and the fourth are kept by chance
+    tree_case("two candidates, four tokens", rows(SECOND_P, P4), rows(SECOND_Q), (-1, -1)),
+    tree_case("three candidates, again", rows(THIRD_P, BONUS), rows(THIRD_Q), (-1, -1, -1)),
+    tree_case(
+        "four of five tokens",
+        rows(FOURTH_P, [0, 0, 1, 0, 0]),
+        rows(FOURTH_Q),
+        (-1,) * 4,
+        replaced=False,
+    ),
+    tree_case("three below one", rows(P, THIRD_P, BONUS), rows(Q, THIRD_Q), (-1, 0, 0, 0)),
+    tree_case("two below the second", random_model(9), random_model(10), (-1, -1, 1, 1)),
+    tree_case("four levels", random_model(11, 2), random_model(12, 2), (-1, 0, 1, 2)),
+    tree_case("eight tokens", random_model(21, 8), random_model(24, 8, 2), (-1, -1)),
+    tree_case("float32", rows(P, BONUS), rows(Q), (-1, -1), dtype=np.float32),
     tree_case("five candidates", rows(FIVE_P, BONUS), rows(FIVE_Q), (-1,) * 5),
     tree_case("five levels", rows(FIVE_P), rows([0.5, 0.5, 0]), (-1, 0, 1, 1, 2, 3, 4, 5)),
 ]
@@ -416,6 +447,10 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
     batch_case(
         "two rows that differ, K = 2",
         *(row_case(random_model(n, 3, 1), random_model(n + 1), 2) for n in (3, 5)),
+    ),
+    batch_case(
+        "three rows, each with its q",
+        *(row_case(rows(p, BONUS_OF_1), rows(q)) for p, q in ((P, Q), (P2, Q1), (P, Q2))),
     ),
     # whoever takes coins or noise with a wrong stride takes some of another row's
     batch_case("three rows", *(row_case(until(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7))),

@@ -55,13 +55,14 @@ def prove(
     returns (how many are accepted, the next token), or a list of the round's tokens. With --batch
     it gets several drafts [batch, K], p and q likewise, and returns rows of tokens padded with -1,
     or (rows, how many count in each). A rule for trees is a function (tokens, parents, p, q): p[0]
-    follows the text and p[i + 1] node i, q[i] is what node i was sampled from; it returns (the
-    accepted nodes, the next token), or tokens. A loop is a function (target, draft_model, ids,
-    n_tokens, K) that returns the new tokens; a model is called with ids, or with new ids and a
-    cache that has a list `ids`, and returns a row of probabilities, not logits, for each of them.
-    All may have parameters sample, accept, rng and end, a token that ends the text: nothing may
-    follow it. Without sample, accept and rng they may draw from numpy.random, random and torch.
-    What cannot be followed is run many times with real random numbers.
+    follows the text and p[i + 1] node i, q[i] is what node i was sampled from, after any filter; it
+    returns (the accepted nodes, the next token), or tokens. A loop is a function (target,
+    draft_model, ids, n_tokens, K) that returns the new tokens; a model is called with ids, or with
+    new ids and a cache that has a list `ids`, and returns a row of probabilities, not logits, for
+    each of them. All may have parameters sample, accept and rng; a loop also end, a token or None:
+    it ends the text, as its last token. Without sample, accept and rng they may draw from
+    numpy.random, random and torch. What cannot be followed is run many times with real random
+    numbers.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 4 if real runs do not tell
     it from an exact one, 2 for bad input. Answers take --json only, and --timeout is the only other

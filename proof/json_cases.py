@@ -94,13 +94,13 @@ def read_answers(file: Path) -> Iterator[list[int]]:
     object.
     """
     try:
-        lines = file.read_text("utf-8-sig").splitlines()
+        lines = file.read_text("utf-8-sig").removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
     for n, line in enumerate(lines, 1):
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):

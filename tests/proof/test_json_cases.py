@@ -65,10 +65,12 @@ def test_what_no_round_has_is_wrong(tokens, questions, tmp_path):
     ('{"token": [0]}', "expected {"),
     ('{"tokens": 0}', "expected {"),
     ('{"tokens": [1.0]}', "whole numbers"),
+    ('{"tokens": ' + "[" * 100_000, "expected {"),
+    ('{"tokens": [0], "note": "a\u2028b"}', "1 answers"),
     ('{"tokens": [0]}', f"1 answers: expected one for each line.*multiple of {len(CASES)}"),
 ])  # fmt: skip
 def test_lines_that_are_no_answers(line, problem, tmp_path):
-    (tmp_path / "answers.jsonl").write_text(line + "\n")
+    (tmp_path / "answers.jsonl").write_text(line + "\n", "utf-8")
     with pytest.raises(ValueError, match=problem):
         judge_answers(tmp_path / "answers.jsonl")
 

@@ -28,6 +28,21 @@ def waits_for_a_larger_p(draft, p, q, sample, accept):
     return i, sample(p[i])
 
 
+def place_by_ratio(draft, p, q, sample, accept):
+    ratios = [p[i][x] / q[i][x] for i, x in enumerate(draft)]
+    for ratio in ratios:
+        if not accept(ratio):
+            i = ratios.index(ratio)
+            return i, sample(right.residual_2(p[i], q[i]))
+    return len(draft), sample(p[-1])
+
+
+def largest_in_size(logits, temperature):
+    if temperature == 0:
+        return np.eye(len(logits))[abs(logits).argmax()]
+    return right.temperature_1(logits, temperature)
+
+
 rare_is_safe = edited(right.verify_4, ("if not accept", "if q[i][x] > 3e-4 and not accept"))
 
 
@@ -248,7 +263,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
     "speculative_5": {
         "three tokens are read": ("", ("    text = []", "    ids = ids[-3:]\n    text = []")),
         "twelve tokens are read": (
-            "the draft model reads [1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2]: expected ids",
+            "the draft model reads [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1]: expected ids",
             ("draft_model(ids + text + draft)", "draft_model((ids + text + draft)[-12:])"),
             ("p = target(ids + text + draft)", "p = target((ids + text + draft)[-12:])"),
         ),
@@ -343,12 +358,20 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
 }  # fmt: skip
 
 WRONG = {
+    "temperature_1": {"the largest in size": ("-3", largest_in_size)},
+    "residual_2": {
+        "a small difference is none": (
+            "gives [0.5, 0.5], expected [1, 0]",
+            lambda p, q: p if abs(p - q).max() < 3e-5 else right.residual_2(p, q),
+        )
+    },
     "one_token_3": {
         "no token": ("expected tokens below 3", lambda p, q, sample, accept: (3, False)),
         "all flags": ("ValueError", lambda p, q, sample, accept: (sample(q), p / q > 1)),
         "exit": ("SystemExit", lambda *how: exit()),
     },
     "verify_4": {
+        "the place of an equal ratio": ("Text ", place_by_ratio),
         "a larger p at last": ("it does not end", waits_for_a_larger_p),
         "a rare draft is accepted": (
             'Text "18": yours 0.0001501, right 0.0000806. It happens so: drafted 18 (2e-04).',
@@ -364,6 +387,15 @@ for slip, condition in {
 }.items():
     accepting = f"sample, (lambda r: True) if {condition} else accept)"
     EDITS["speculative_5"][f"{slip} is accepted"] = "", ("sample, accept)", accepting)
+EDITS["speculative_5"]["a coin for equal ratios"] = (
+    "Text ",
+    ("draft, q = [], []", "draft, q, coins = [], [], {}"),
+    ("sample, accept)", "sample, lambda r: coins.setdefault(r, accept(r)))"),
+)
+EDITS["speculative_5"]["an end after three of a round"] = (
+    "tokens",
+    ("if x == end:", "if x == end in [*draft[:3], token]:"),
+)
 for exercise, slips in EDITS.items():
     for slip, (said, *pieces) in slips.items():
         answer = edited(getattr(right, exercise), *pieces)
