@@ -59,7 +59,7 @@ function showEasy(run) {
   put("surely", drafted > 0 && [make("b", `${accepted} of the ${plural(examined, "guess")} that were checked were accepted. `),
     isOften && isOurs(run) && `It was trained to imitate the large one, so ${isByChance(run) ? "its odds are often close to the large one’s" : "it often picks the same word"}, even where the large one is unsure: its likeliest word had ${percent(sure)} on average. `, make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
-    `, ${examined - accepted} rejected, ${drafted - examined} not used, as they came after a rejected one.`]);
+    `, ${examined - accepted} rejected${drafted > examined ? `, ${drafted - examined} not used, as they came after a rejected one` : ""}.`]);
 }
 
 // The rule of a run; that of the likeliest words is shown as if they were drawn by chance.
@@ -72,7 +72,7 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: wanted / guessed). The die gave ${percent(u)}: ${isKept ? "accepted" : "rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}: ${isKept ? "accepted" : "rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -152,9 +152,9 @@ function showDistributions({round, i, id}, rows) {
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
   put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper bars: small model; lower bars (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "]), isDrawn && counts.key] : "the large model’s odds"),
+    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper: small model, lower (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "]), isDrawn && counts.key] : "the large model’s odds"),
       drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others" : listed(row.id)),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "others" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
@@ -183,9 +183,9 @@ function drawOne(rows) {
 
 // A draw in steps: [words, row, bar, place, kind].
 function stepsOfDraw({guess, place, instead}, rows) {
-  const name = i => make("b", rows[i].id === null ? "one of all others" : quoted(rows[i].id));
+  const name = i => make("b", rows[i].id === null ? "a word not listed" : quoted(rows[i].id));
   const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
-  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". ", name(guess), " comes out."], guess, LOWER, place, "accepted"]];
+  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". So it comes out."], guess, LOWER, place, "accepted"]];
   return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
     [[...said, make("s", "rejected"), ", ", name(instead), " comes as its ", make("span.mark.correction", "replacement"), "."],
       instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"]];
@@ -228,7 +228,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Average gap to the large model’s odds: ${points(gap())} points${n < 100 ? "" : `; chance alone: in 9 of 10 tries ${usual().join(" to ")}`}.`);
+      make("span.mark.correction", "replaced"), `. Average gap: ${points(gap())} points${n < 100 ? "" : `; perfect dice give ${usual().join(" to ")} in 9 of 10 tries`}.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {

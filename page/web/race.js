@@ -138,22 +138,22 @@ const guessedAt = ({round, begin, middle}, time) =>
 // The words of a fetch, a row each: the guess, what the large model says, and what comes of it; while
 // guesses are made, while the weights come, and when so many words are checked.
 function placesOf(lane, one, time, checked) {
-  const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length, isLast = lane.small && one === lane.fetches.at(-1);
+  const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length, isLast = one === lane.fetches.at(-1);
   const guessed = guessedAt(one, time), odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
     const guess = i < guessed && bare(words[draft[i]]), isMore = i === n && guessed === n;
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
     const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
-    const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : isLast ? "last word" : "next word");
+    const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : lane.small && isLast ? "last word" : "next word");
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
-    if (i > accepted || i >= tokens.length) return row(".off", guess, "", guess && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
+    if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
     const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
     return i < accepted ? row(".good", given, says, "✓ accepted")
       : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
   });
-  return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
+  return lane.small ? rows : [...rows, make("div.place.empty.rest", isLast ? "" : "the words after it have to wait: they depend on it")];
 }
 
 // How many words a round brought, and why so many.
@@ -172,7 +172,7 @@ function judged(round, i, {isSaid, rule}) {
   const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
   if (rule === "token" && p[i] >= q[i]) return `${says}kept: the large model wants it ${p[i] > q[i] ? "even more" : "as"} often.`;
-  const odds = rule === "token" ? `wanted / guessed = ${quotient(p[i], q[i])} chance. ` : "";
+  const odds = rule === "token" ? `large / small = ${quotient(p[i], q[i])} chance. ` : "";
   return says + odds + (kept ? "The die says yes: accepted." : `The die says no: ${own} is drawn instead.`);
 }
 
@@ -199,7 +199,7 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
     : isFast && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are kept?"
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
-    : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, ${n > 1 ? `all ${n + 1}` : "both"} are checked at once.`
+    : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
     : `One fetch, one word${lane.waits ? ": it waits for memory" : ""}.`;
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
