@@ -251,7 +251,9 @@ def encode_fitting(
     ids = [encode_any(text, encoder) for text in texts]
     fitting = [prompt for prompt in ids if len(prompt) <= room]
     if not fitting:
-        raise ValueError(f"no prompt leaves room for {n_tokens} tokens: --n_tokens_to_generate")
+        shortest = min(map(len, ids))
+        expected = f"at most {target.config.n_ctx} tokens with the {n_tokens} of the text"
+        raise ValueError(f"the shortest prompt has {shortest} tokens: expected {expected}")
     if len(fitting) < len(ids):
         warnings.warn(f"{len(ids) - len(fitting)} prompts have more than {room} tokens: left out")
     return fitting

@@ -89,6 +89,8 @@ def batch(
     write: Callable = partial(print, flush=True)
     done: list[Line] = []  # lines that are in the file already
     if out:
+        if Path(out).resolve() == Path(file).resolve():
+            raise ValueError(f"--out {out}: is the file of the prompts; give another name")
         done = finished(Path(out), jobs)
         write = line_writer(out)
     # a folder that was not named stays here: each machine of a cluster has its own

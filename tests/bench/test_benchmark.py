@@ -166,3 +166,8 @@ def test_what_makes_no_sense_is_refused_in_one_line(benchmark, monkeypatch, flag
     with pytest.raises(ValueError) as refused:
         benchmark(**flags)
     assert shown in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_prompts_that_are_all_too_long_are_told_the_context(benchmark):
+    with pytest.raises(ValueError, match="shortest prompt has 6 tokens: expected at most 64"):
+        benchmark(n_tokens_to_generate=63)

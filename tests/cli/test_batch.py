@@ -124,6 +124,13 @@ def test_any_cut_of_a_file_is_recognised(tmp_path):
     assert path.read_bytes() == broken
 
 
+def test_the_file_of_the_prompts_is_no_output(cli, file):
+    before = file.read_bytes()
+    done = cli(file, f"--out={file}", *FLAGS, command=["batch"])
+    assert_refused(done, "--out", "give another name")
+    assert file.read_bytes() == before
+
+
 @pytest.mark.parametrize("flag", [
     "--temperature=0.7", "--n_tokens_to_generate=7", "--seed=1", "--K=3",
     "--draft_model_size=ngram", "--mode=speculative", "--stop=q", "--coupled",
