@@ -252,7 +252,7 @@ def encode_fitting(
     fitting = [prompt for prompt in ids if len(prompt) <= room]
     if not fitting:
         shortest = min(map(len, ids))
-        expected = f"at most {target.config.n_ctx} tokens with the {n_tokens} of the text"
+        expected = f"at most {target.config.n_ctx}, --n_tokens_to_generate {n_tokens} among them"
         raise ValueError(f"the shortest prompt has {shortest} tokens: expected {expected}")
     if len(fitting) < len(ids):
         warnings.warn(f"{len(ids) - len(fitting)} prompts have more than {room} tokens: left out")

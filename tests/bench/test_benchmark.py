@@ -169,5 +169,5 @@ def test_what_makes_no_sense_is_refused_in_one_line(benchmark, monkeypatch, flag
 
 
 def test_prompts_that_are_all_too_long_are_told_the_context(benchmark):
-    with pytest.raises(ValueError, match="shortest prompt has 6 tokens: expected at most 64"):
+    with pytest.raises(ValueError, match="shortest prompt has 6 tokens: expected at most 64, "):
         benchmark(n_tokens_to_generate=63)

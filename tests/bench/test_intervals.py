@@ -67,6 +67,7 @@ SAME_RATE = [(a, n, 0.0) for a in (0.05, 0.3, 0.5, 0.8, 0.95) for n in (6, 12)]
 DIFFERENT_RATES = [(0.05, 6, 0.03), (0.5, 6, 0.1), (0.8, 6, 0.1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("a, n_prompts, spread", SAME_RATE + DIFFERENT_RATES)
 def test_intervals_of_an_acceptance_rate_cover_it(a, n_prompts, spread):
     assert min(coverage(a, n_prompts, K, spread) for K in (1, 4, 8)) >= 0.92

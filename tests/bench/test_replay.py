@@ -30,7 +30,7 @@ FULL = "old " * 504 + "The king said"  # the context has room for four tokens
 
 
 @pytest.mark.parametrize("n_tokens, stop, prompts, ks", [
-    (20, "", PROMPTS, [1, 2, 3, 7]),
+    pytest.param(20, "", PROMPTS, [1, 2, 3, 7], marks=pytest.mark.slow),
     (60, ",", PROMPTS, [3]),
     (60, " Frog", [FULL], [2, 7]),
 ])  # fmt: skip

@@ -367,6 +367,7 @@ def test_a_reason_is_a_line_that_says_what_was_given(rule, said):
     assert said in reason and reason.isprintable() and len(reason) < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named, accepts", [
     (True, lambda p, q: random.random() * q <= p),
     (True, lambda p, q: not random.random() > p / q),
