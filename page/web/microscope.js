@@ -72,7 +72,7 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}: ${isKept ? "accepted" : "rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -112,7 +112,7 @@ function showRule(item, rows) {
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
     : p !== undefined && ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
-      isGuess && !isByChance(state.base) && "A different rule applies here: drawn by chance, ",
+      isGuess && !isByChance(state.base) && "Here chance decides: ",
       p >= q ? [`${quoted(id)} is `, b("always kept"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
       : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds. Otherwise we draw a word that the small model says too rarely.`]]);
   put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange): ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);

@@ -151,7 +151,7 @@ function placesOf(lane, one, time, checked) {
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
     const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
     return i < accepted ? row(".good", given, says, "✓ accepted")
-      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → ", own(i)]);
+      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
   });
   return lane.small ? rows : [...rows, make("div.place.empty.rest", isLast ? "" : "the words after it have to wait: they depend on it")];
 }
@@ -197,7 +197,8 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
     : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
     : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
     : isFast && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
-    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane) : "Which guesses are kept?"
+    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane)
+      : lane.isSaid || lane.rule !== "token" ? "Which guesses are kept?" : "Odds as high or higher: always kept. Lower: kept with chance large / small."
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
     : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
     : `One fetch, one word${lane.waits ? ": it waits for memory" : ""}.`;

@@ -232,7 +232,7 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
         elif i == accepted < n:  # one look says why: another word, or by chance
             assert guess.startswith(guessed[i])
             assert says == (told[i] if is_said else odds)
-            assert verdict == ("✗ replaced" if is_said else f"✗ → {told[i]}")
+            assert verdict == ("✗ replaced" if is_said else f"✗ → “{told[i]}”")
         elif i == accepted:
             assert (guess, says, verdict) == ("one more", told[i], "free extra word")
         else:
@@ -597,7 +597,8 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert [f"{x}\u00a0%" for x in shown[:2]] == [percent(q), percent(p)]
         division = re.split(" [=≈]", quotient)[0]
         coin = f"It had a {percent(p / q)} chance ({division}: large / small). "
-        coin += f"The die gave {percent(row['coins'][i])}: {verdict.split()[0]}."
+        side = "below" if row["coins"][i] < p / q else "not below"
+        coin += f"The die gave {percent(row['coins'][i])}, {side} that: {verdict.split()[0]}."
         assert (coin if p < q else "always accepted") in because
         assert page.locator("#likely tbody tr").count() >= len(row["likely"][i])
     # a replacement has its numbers, too: it is guessed too seldom
