@@ -393,7 +393,7 @@ EDITS["speculative_5"]["a coin for equal ratios"] = (
     ("sample, accept)", "sample, lambda r: coins.setdefault(r, accept(r)))"),
 )
 EDITS["speculative_5"]["an end after three of a round"] = (
-    "tokens",
+    "Here end = 0.",
     ("if x == end:", "if x == end in [*draft[:3], token]:"),
 )
 for exercise, slips in EDITS.items():
