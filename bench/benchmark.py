@@ -157,9 +157,8 @@ def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, An
     and K: these six, and the figures of make_row. Loads one target after the other, each with all
     drafts, and measures all that share target, temperature and batch size in turns.
 
-    flags: as read_flags returns them, {flag of `benchmark`: its value}: lists for the models'
-    names,
-        K, "verification" and "batch_size", and as "to_probs" a SamplingParams for each temperature
+    flags: as read_flags returns them, {flag of `benchmark`: its value}: lists for the names of
+        models, K, "verification" and "batch_size"; "to_probs", one SamplingParams a temperature
     texts: the prompts
     Raises ValueError for a model that cannot be used, and for too few or too long prompts.
     """

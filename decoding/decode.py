@@ -196,7 +196,7 @@ def begin(
     ids: of the prompt, at least one; n_tokens: how many to write at most
     K: tokens to draft in a round, or "auto"; to_probs: makes probabilities of logits; seed: an int,
         or if not coupled a SeedSequence; stop: a string that ends the text
-    verification: the rule; coupled: whether both share their noise (decoding/coupled.py)
+    verification: "token" or "block"; coupled: whether both share their noise (decoding/coupled.py)
     rng, rule: take the place of the Rng of the seed, and of the rule that verification names
     around_drafter(drafter): returns what drafts in its place, such as a drafter with a clock
     """

@@ -90,12 +90,13 @@ class Case:
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
         """The distribution from which a tree drafts one more token after a text, where it has
         drafted the tokens `elders` already: that of the draft model; if not `replaced`, without the
-        elders; if greedy, one-hot, all mass on the likeliest token.
+        elders, and if to_probs leaves no others, as it was before that; if greedy, one-hot, all
+        mass on the likeliest token.
         """
         q = np.array(self.q(text))
         if not self.replaced:
             q[elders] = 0
-            if not q.any():  # to_probs has left no others
+            if not q.any():
                 q = np.array(self.draft_model(text))
                 q[elders] = 0
             q /= q.sum()
@@ -371,6 +372,7 @@ def tree_case(name: str, target: Model, draft_model: Model, parents: Text, **how
 
 # five candidates of one place: of each, the residual still has two tokens
 FIVE_P, FIVE_Q = [0.3, 0.5, 0.2], [0.05, 0.15, 0.8]
+# with these the second, the third, or the fourth candidate of a place is kept by chance
 SECOND_P, SECOND_Q = [0.21, 0.42, 0.33, 0.04], [0.1, 0.41, 0.03, 0.46]
 THIRD_P, THIRD_Q = [0.6, 0.4, 0], [0.4, 0.2, 0.4]
 FOURTH_P, FOURTH_Q = [0.29, 0.15, 0.06, 0.11, 0.39], [0.41, 0.12, 0.23, 0.04, 0.2]
@@ -395,7 +397,6 @@ TREE_CASES = [
     tree_case("a tree, with replacement", random_model(9), random_model(10), (-1, -1, 0, 1)),
     tree_case("a tree, depth first", random_model(1), random_model(2), DEPTH_FIRST, replaced=False),
     tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, replaced=False),
-    # of which the second, the third and the fourth are kept by chance
     tree_case("two candidates, four tokens", rows(SECOND_P, P4), rows(SECOND_Q), (-1, -1)),
     tree_case("three candidates, again", rows(THIRD_P, BONUS), rows(THIRD_Q), (-1, -1, -1)),
     tree_case(

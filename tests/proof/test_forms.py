@@ -58,7 +58,9 @@ def tree_rule(
 def test_a_rule_for_trees_is_judged():
     for rule in (tree_rule(), tree_rule(as_tokens=True)):
         result = prove(rule)
-        assert result["verdict"] == "exact" and result["distance"] < 1e-7
+        assert result["verdict"] == "exact"
+        for case in result["cases"]:
+            assert case["distance"] < (1e-7 if case["name"] == "float32" else 1e-12)
         gained = {case["name"]: case["kept"] for case in result["cases"]}
         # by hand: p = .5 .3 .2, q = .2 .4 .4; one is accepted with .7, another of the rest 1 0 0
         # with .2
