@@ -36,6 +36,16 @@ def print_note(message: Warning | str, *where: Any) -> None:
     say(f"note: {message}")
 
 
+def end_if_interrupted(ignored: Any) -> None:
+    """End the program, by SIGINT, if Ctrl-C came in a finalizer, where Python ignores exceptions;
+    takes the place of sys.unraisablehook, which prints the others.
+    """
+    if ignored.exc_type is KeyboardInterrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.raise_signal(signal.SIGINT)
+    sys.__unraisablehook__(ignored)
+
+
 # ---------------------------------------------------------------- flags
 
 
@@ -205,10 +215,11 @@ def prepare_streams() -> None:
 def run_program(commands: Commands) -> None:
     """Call `run` for the command line of this process, and end it with the exit code. Changes the
     streams (prepare_streams), prints warnings as notes of one line, and takes SIGINT: only `run`
-    catches Ctrl-C, which before and after just ends the program.
+    catches Ctrl-C, which before and after, and in a finalizer, just ends the program.
     """
     prepare_streams()
     warnings.showwarning = print_note  # type: ignore[assignment]
+    sys.unraisablehook = end_if_interrupted
     signal.signal(signal.SIGINT, signal.default_int_handler)
     code = run(sys.argv[1:], commands)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

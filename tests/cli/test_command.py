@@ -252,6 +252,27 @@ def test_before_and_after_a_command_ctrl_c_just_ends_the_program():
     assert done.stdout.split() == ["True", "True", main.VERSION, "True"], done.stderr
 
 
+IN_A_FINALIZER = """
+import signal, weakref
+from cli.command import run_program
+
+class Response: pass
+
+def interrupted():
+    response = Response()
+    weakref.finalize(response, signal.raise_signal, signal.SIGINT)
+    del response
+    print("went on")
+
+run_program({"interrupted": interrupted})
+"""
+
+
+def test_ctrl_c_in_a_finalizer_ends_the_program():
+    done = python("-c", IN_A_FINALIZER)
+    assert done.returncode != 0 and (done.stdout, done.stderr) == ("", "")
+
+
 def test_an_output_that_knows_only_ascii(pair):
     done = shell('PYTHONIOENCODING=ascii "$0" "$@" --stream', pair, *SHORT)
     assert (done.returncode, done.stderr) == (0, b"")
