@@ -75,10 +75,9 @@ def get_backend(name: str = "numpy") -> Backend:
 
         gpu.cupy.cuda.runtime.getDeviceCount()
     except ImportError:
-        problem = "CuPy is not installed; try pip install cupy-cuda12x"
-        raise ValueError(f"backend 'cupy': {problem}") from None
+        raise ValueError(f"backend {name!r} needs CuPy: pip install cupy-cuda12x") from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
-        raise ValueError(f"backend 'cupy': no GPU here ({error!r}); use --backend numpy") from None
+        raise ValueError(f"backend {name!r}: no GPU ({error!r}); use --backend numpy") from None
     return Backend(name, **gpu.parts(np.float16 if name == "cupy-float16" else np.float32))
 
 

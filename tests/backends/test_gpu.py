@@ -209,13 +209,15 @@ def test_no_driver_is_one_line(cupy):
         raise Exception("cudaErrorInsufficientDriver: CUDA driver version\nis insufficient")
 
     cupy.cuda.runtime.getDeviceCount = fail
-    message = refusal(get_backend, "cupy")
+    message = refusal(get_backend, "cupy-float16")
+    assert "'cupy-float16'" in message
     assert "cudaErrorInsufficientDriver" in message and "--backend numpy" in message
 
 
 def test_cupy_that_is_not_installed(cupy, monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    assert "pip install" in refusal(get_backend, "cupy")
+    message = refusal(get_backend, "cupy-float16")
+    assert "'cupy-float16'" in message and "pip install" in message
 
 
 def test_an_unknown_backend():
