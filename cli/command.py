@@ -4,9 +4,6 @@ A command is a function. Its keyword-only parameters are flags, with a type and 
 parameters are words without a flag; its docstring is the help. Fire makes the call. Before that,
 flags are read here, by their annotations: Fire refuses an unknown flag only after the command has
 run, takes a flag without a value for True, and reads any text as Python would, 123 or None.
-
-Exit codes: 0; 2 for what a user can put right, said in one line on stderr; 130 after Ctrl-C; 141
-where nobody reads the output any more. A command may have others of its own.
 """
 
 import inspect
@@ -24,8 +21,7 @@ import numpy as np
 
 # {name of a command: its function, or the name of the module that has a function of this name}
 Commands = dict[str, Callable | str]
-# what a user can cause, warnings by python -W error; a bug among them shows its traceback under
-# python -X dev main.py
+# what a user can cause, warnings by python -W error
 ERRORS = (ValueError, OSError, ImportError, MemoryError, ArithmeticError, Warning)
 
 
@@ -37,12 +33,9 @@ def print_note(message: Warning | str, *where: Any) -> None:
 
 
 def end_if_interrupted(ignored: Any) -> None:
-    """End the program, by SIGINT, if Ctrl-C came in a finalizer, where Python ignores exceptions;
-    takes the place of sys.unraisablehook, which prints the others.
-    """
+    """Exit if Ctrl-C came in a finalizer, or else print what did; replaces sys.unraisablehook."""
     if ignored.exc_type is KeyboardInterrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        signal.raise_signal(signal.SIGINT)
+        os._exit(130)
     sys.__unraisablehook__(ignored)
 
 
@@ -167,20 +160,17 @@ def run(words: list[str], commands: Commands) -> int:
     """Run the command that the words of a command line begin with, or the first of `commands` if
     they begin with a flag; `help NAME` is `NAME --help`. Returns the exit code: 0; 2 after an error
     that a user can cause (ERRORS), which is printed; 130 after Ctrl-C; 141 where nobody reads the
-    output. Any other error is raised, as is every error under python -X dev.
+    output. A command may exit with others. Any other error is raised, and all under python -X dev.
     """
-    words = [*words]
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
     try:
-        first_name = next(iter(commands))
-        first = find(first_name, commands)
-        command = first
-        if words and not words[0].startswith("-"):
-            command = find(words.pop(0), commands)
+        first = find(next(iter(commands)), commands)
+        is_named = words and not words[0].startswith("-")
+        command = find(words[0], commands) if is_named else first
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words, first)
+            call(command, words[1:] if is_named else words, first)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
