@@ -38,7 +38,7 @@ def chat(
 ) -> None:
     """Continue prompts as you type them, or as they come through a pipe, one a line. A line /K 6
     changes a flag (/trace turns it on or off), / shows all of them, // begins a prompt with a
-    slash. Ctrl-C stops a text, Ctrl-D ends. Texts go to stdout, all else to stderr.
+    slash. Ctrl-C stops a text, Ctrl-D ends. Texts and traces go to stdout, all else to stderr.
 
     Flags, those of generate:
     """
