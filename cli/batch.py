@@ -152,8 +152,8 @@ def seed_of(seed: int, n: int) -> int:
 def finished(path: Path, jobs: list[Job]) -> list[Line]:
     """The lines that an earlier run of the same command left in its --out file: those of the first
     jobs, [] if there is no file. Cuts off the piece of a line at the end, where that run was
-    interrupted. Raises ValueError if another line is not that of its job, or is not whole. Warns if
-    the last one does not say which models wrote it.
+    interrupted; a last line that lacks only its end gets it. Raises ValueError if another line is
+    not that of its job, or is not whole. Warns if the last one does not say which models wrote it.
     """
     data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
     *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
@@ -162,7 +162,12 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     done = [parsed(line, f"{path}, line {n}") for n, line in enumerate(lines, 1)]
     if piece:
         with path.open("r+b") as file:
-            file.truncate(len(data) - len(piece))
+            try:
+                done.append(json.loads(piece))
+                file.seek(len(data))
+                file.write(b"\n")
+            except ValueError:
+                file.truncate(len(data) - len(piece))
     if done and "models" not in done[-1]:
         problem = "does not say which models wrote its lines, so they are not compared"
         warnings.warn(f"{path}: {problem}")
