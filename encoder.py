@@ -80,13 +80,13 @@ def bytes_of(vocabulary: dict[str, int], added: dict[str, int]) -> dict[int, byt
     if ids != {*range(n)} or not all(type(i) is int for i in ids):
         raise ValueError(f"the ids of the {n} tokens are not 0 to {n - 1}")
     byte_of = byte_symbols()
-    of_tokens = {i: text.encode() for text, i in added.items()}
+    of_tokens = {}
     for spelled, i in vocabulary.items():
         if spelled not in added:
-            if not byte_of.keys() >= {*spelled}:
+            if any(symbol not in byte_of for symbol in spelled):
                 raise ValueError(f"{spelled!r} is not spelled in GPT-2's byte symbols")
             of_tokens[i] = bytes(byte_of[symbol] for symbol in spelled)
-    return of_tokens
+    return of_tokens | {i: text.encode() for text, i in added.items()}
 
 
 class Encoder:
@@ -127,9 +127,9 @@ class Encoder:
         self._added_texts = re.compile(f"({'|'.join(longest_first)})") if added else None
         named = (vocabulary | self._added).get(END_OF_TEXT)
         if ends is None:
-            ends = () if named is None else (named,)
+            ends = [] if named is None else [named]
         self.ends = frozenset(ends)
-        self.end_of_text = named if named is not None else min(self.ends, default=None)
+        self.end_of_text = min(self.ends, default=None) if named is None else named
         self._encode_word = lru_cache(maxsize=65536)(self._encode)  # one cache per encoder
 
     def __eq__(self, other):

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -96,14 +97,13 @@ def load_models(
     if isinstance(names, str) or not names:
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names or '17M'!r}]")
     folders = [find_folder(name, models_dir) for name in names]
-    configs = [read_config(folder) for folder in folders]  # which tells a model of another kind
-    encoders = [load_encoder(folder) for folder in folders]
-    for name, own_encoder in zip(names, encoders):
-        if own_encoder != encoders[0]:
+    stated = [read_config(folder) for folder in folders]  # which tells a model of another kind
+    encoder = load_encoder(folders[0])
+    for name, folder in zip(names[1:], folders[1:]):
+        if load_encoder(folder) != encoder:
             pair = f"draft {name} and target {names[0]}"
             raise ValueError(f"{pair} have different vocabularies: they cannot pair")
-    encoder = encoders[0]
-    configs = [fit_vocabulary(folder, config, encoder) for folder, config in zip(folders, configs)]
+    configs = [fit_vocabulary(folder, config, encoder) for folder, config in zip(folders, stated)]
     require_memory(configs)
     reads = [stored_weights(folder, config) for folder, config in zip(folders, configs)]
     backend = backend or get_backend()
@@ -132,13 +132,13 @@ def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> floa
     what its container still allows, if that is less. Elsewhere infinity. proc, cgroup: the folders
     in which the system says so
     """
-    free = float("inf")
-    try:
+    free = allowed = float("inf")
+    with suppress(OSError, IndexError):  # no such file, or no such line
         meminfo = Path(proc, "meminfo").read_text()
         free = 1024 * int(re.findall(r"MemAvailable:\s+(\d+) kB", meminfo)[0])
-        limit = Path(cgroup, "memory.max").read_text()
+    with suppress(OSError, IndexError, ValueError):  # ValueError: the limit is "max"
+        limit = int(Path(cgroup, "memory.max").read_text())
         used = int(Path(cgroup, "memory.current").read_text())
         cached = re.findall(r"inactive_file (\d+)", Path(cgroup, "memory.stat").read_text())
-        return min(free, int(limit) - used + int(cached[0]))  # cached pages are freed when needed
-    except (OSError, ValueError, IndexError):  # no such file, or no limit: "max"
-        return free
+        allowed = limit - used + int(cached[0])  # cached pages are freed when needed
+    return min(free, allowed)

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from functools import lru_cache, partial
-from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,13 +85,9 @@ def batch(
     jobs: list[Job] = []
     for n, prompt in enumerate(read_prompts(file)):
         jobs.append(settings | {"prompt": prompt, "seed": seed_of(seed, n)})
-    write: Callable = partial(print, flush=True)
-    done: list[Line] = []  # lines that are in the file already
-    if out:
-        if Path(out).resolve() == Path(file).resolve():
-            raise ValueError(f"--out {out}: is the file of the prompts; give another name")
-        done = finished(Path(out), jobs)
-        write = line_writer(out)
+    if out and Path(out).resolve() == Path(file).resolve():
+        raise ValueError(f"--out {out}: is the file of the prompts; give another name")
+    done, write = open_output(out, jobs)
     # a folder that was not named stays here: each machine of a cluster has its own
     own_models = "" if models_dir == MODELS_DIR else models_dir
     work = partial(decode_jobs, own_models, backend)
@@ -100,6 +95,17 @@ def batch(
     n_refused = write_lines(coming, done, len(jobs), write)
     if n_refused:
         warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")
+
+
+def open_output(out: str, jobs: list[Job]) -> tuple[list[Line], Callable]:
+    """(the lines that the --out file has already, a function write(text) that adds a line to it).
+    Without a file, for the name "", there are none, and `write` prints the line. Raises ValueError
+    if the lines are not those of the first jobs, or the file cannot be written.
+    """
+    if not out:
+        return [], partial(print, flush=True)
+    done = finished(Path(out), jobs)
+    return done, line_writer(out)
 
 
 def write_lines(
@@ -213,10 +219,10 @@ def new_lines(
     cluster: the address of the cluster whose workers do that, as --cluster names it; "": this
         process does
     """
-    n_again = 0
-    if n_done < len(jobs):
-        # a group that was begun is decoded again as it was: other passes would round otherwise
-        n_again = n_done % batch_size
+    if n_done == len(jobs):
+        return
+    # a group that was begun is decoded again as it was: other passes would round otherwise
+    n_again = n_done % batch_size
     first = n_done - n_again
     groups = [jobs[i : i + batch_size] for i in range(first, len(jobs), batch_size)]
     mapping: AbstractContextManager[Callable] = nullcontext(map)
@@ -225,8 +231,9 @@ def new_lines(
 
         mapping = connect(cluster)
     with mapping as map_groups:
-        lines = chain.from_iterable(map_groups(work, groups))
-        yield from islice(lines, n_again, None)  # without those that are there already
+        for lines in map_groups(work, groups):  # of a group
+            yield from lines[n_again:]
+            n_again = 0  # only the first group has lines that are there already
 
 
 @lru_cache(maxsize=1)  # as the models are, in a worker
@@ -267,18 +274,9 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
     for line in lines:
         add_ids(line, target, encoder)
     readable = [line for line in lines if "error" not in line]
-
-    def continue_line(line: Line, decoder: Decoder, batched: Callable) -> dict[str, Any]:
-        ids, options = line["prompt_token_ids"], options_of(line["settings"])
-        rounds = begin(decoder, batched(target), batched(draft_model), encoder, ids, **options)
-        return decode(rounds, encoder)
-
     decoders = decoders_of(settings["mode"])
     for decoder in decoders:
-        tasks = [partial(continue_line, line, decoder) for line in readable]
-        results = decode_together(tasks, target)
-        for line, result in zip(readable, results):
-            line[decoder] = result
+        add_texts(readable, decoder, target, draft_model, encoder)
     for line in readable:
         one_turn = {decoder: [line[decoder]] for decoder in decoders}
         options = options_of(line["settings"])
@@ -294,3 +292,20 @@ def add_ids(line: Line, target: Model, encoder: Encoder) -> None:
         line["prompt_token_ids"] = encode_prompt(line["settings"]["prompt"], encoder, target)
     except ValueError as error:
         line["error"] = str(error)
+
+
+def add_texts(
+    lines: list[Line], decoder: Decoder, target: Model, draft_model: Any, encoder: Encoder
+) -> None:
+    """Continue the prompts of lines together, and add to each line, under the decoder's name, what
+    `decode` returned. A line has its settings and "prompt_token_ids".
+    """
+
+    def continue_line(line: Line, batched: Callable) -> dict[str, Any]:
+        ids, options = line["prompt_token_ids"], options_of(line["settings"])
+        rounds = begin(decoder, batched(target), batched(draft_model), encoder, ids, **options)
+        return decode(rounds, encoder)
+
+    tasks = [partial(continue_line, line) for line in lines]
+    for line, result in zip(lines, decode_together(tasks, target)):
+        line[decoder] = result

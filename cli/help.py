@@ -37,9 +37,7 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
     known = {plain(shown): shown for shown in names}
     name = plain(word)
     renamed = plain(RENAMED.get(name, ""))  # "" is no name
-    alike = []
-    if name:
-        alike = [one for one in known if one.startswith(name)][:3]
+    alike = [one for one in known if name and one.startswith(name)][:3]
     if not alike:
         alike = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
     if kind != "command" and renamed in known:

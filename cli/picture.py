@@ -18,17 +18,15 @@ def painted(svg: str) -> str:
     head, middle, rest = svg.partition("</style>")
     style = re.sub(AT_RULE, "", head)  # without the dark colours
     variables = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {name: colour}
+    # var(--ink) becomes the colour of --ink
+    style = re.sub(r"var\((.*?)\)", lambda variable: variables[variable[1]], style)
     rules = rules_of(style)
-
-    def colour_of(variable: re.Match) -> str:  # var(--ink)
-        return variables[variable[1]]
 
     def paint(shape: re.Match) -> str:
         tag, attributes, end = shape.groups()
         for name, value in look_of(tag, attributes, rules).items():
             if f" {name}=" not in attributes:
-                colour = re.sub(r"var\((.*?)\)", colour_of, value)
-                attributes += f' {name}="{colour}"'
+                attributes += f' {name}="{value}"'
         return f"<{tag}{attributes}{end}>"
 
     return head + middle + re.sub(SHAPE, paint, rest)

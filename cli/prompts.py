@@ -56,13 +56,12 @@ def prompt_of(line: str, where: str) -> str:
     """
     try:
         record = json.loads(line)
-        fields = record.get("settings", record)
-        prompts = [fields[name] for name in FIELDS if name in fields]
-        prompt = prompts[0]  # IndexError without such a field
-        is_text = prompt.strip() != ""
-    # no JSON, no object, no such field, or no text in it
-    except (ValueError, AttributeError, TypeError, LookupError, RecursionError):
-        is_text = False
-    if not is_text:
+    except (ValueError, RecursionError):  # no JSON, or too deep
+        record = None
+    if isinstance(record, dict) and "settings" in record:
+        record = record["settings"]
+    fields = record if isinstance(record, dict) else {}
+    prompts = [fields[name] for name in FIELDS if name in fields]
+    if not prompts or not isinstance(prompts[0], str) or not prompts[0].strip():
         raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
-    return prompt
+    return prompts[0]

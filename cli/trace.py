@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from cli.messages import printable
@@ -56,36 +56,55 @@ def stream(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[
     print(waiting + decode([], final=True))
 
 
+def in_colour(text: str, colour: str) -> str:
+    """The text with the codes around it by which a terminal prints it in a colour, such as "32"."""
+    return f"\x1b[{colour}m{text}\x1b[0m"
+
+
+def without_colour(text: str, colour: str) -> str:
+    """The text as it is."""
+    return text
+
+
+def marked(text: str, source: str, paint: Callable) -> str:
+    """The text of a token with the marks and the colour of its source, one of SOURCES, such as
+    "[ cat]" for a correction. paint: in_colour or without_colour
+    """
+    look = SOURCES[source]
+    return paint(f"{look.before}{printable(text)}{look.after}", look.colour)
+
+
+def line_of(this_round: Round, encoder: Encoder, decode: Callable, paint: Callable) -> str:
+    """The tokens of a Round in one line, each marked by its source, then the drafted token that was
+    rejected, if one was.
+
+    decode: the text's incremental decoder, which knows the tokens before this Round, and gets these
+    paint: in_colour or without_colour
+    """
+    line = ""
+    for token, source in zip(this_round.tokens, sources_of(this_round)):
+        line += marked(decode([token]), source, paint)
+    rejected = this_round.draft[this_round.accepted : this_round.examined]  # one or none
+    for token in rejected:
+        line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
+    return line
+
+
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
     """Pass the Rounds of a text on, and print a line for each, with every token marked by where it
     came from; then the text, behind `opening`. In colour on a terminal, unless NO_COLOR is set.
     """
-    coloured = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
-    decode = encoder.incremental_decoder()
-
-    def paint(text: str, colour: str) -> str:
-        return f"\x1b[{colour}m{text}\x1b[0m" if coloured else text
-
-    def mark(text: str, source: str) -> str:
-        look = SOURCES[source]
-        return paint(f"{look.before}{printable(text)}{look.after}", look.colour)
-
-    def marked(this_round: Round) -> str:
-        line = ""
-        for token, source in zip(this_round.tokens, sources_of(this_round)):
-            line += mark(decode([token]), source)
-        rejected = this_round.draft[this_round.accepted : this_round.examined]  # one or none
-        for token in rejected:
-            line += paint(f'  not "{printable(encoder.decode([token]))}"', "2")  # faint
-        return line
-
-    legend = [mark(look.name, source) for source, look in SOURCES.items()]
+    has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
+    paint = in_colour if has_colours else without_colour
+    legend = [marked(look.name, source, paint) for source, look in SOURCES.items()]
     print("round  accepted  text    " + "  ".join(legend))
+    decode = encoder.incremental_decoder()
     ids: list[int] = []
     for n, this_round in enumerate(rounds):
         ids += this_round.tokens
         if this_round.tokens:  # the prefill has none
             counts = f"{this_round.accepted:>6}/{this_round.examined}"
-            print(f"{n:>5}  {counts}  {marked(this_round)}", flush=True)
+            line = line_of(this_round, encoder, decode, paint)
+            print(f"{n:>5}  {counts}  {line}", flush=True)
         yield this_round
     print(f"{opening}{encoder.decode(encoder.without_end(ids))}")

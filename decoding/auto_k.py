@@ -56,18 +56,19 @@ class AutoK:
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted
         self.examined = weight * self.examined + last_round.examined
-        if self.K:
-            self.drafted = 0.99 * self.drafted + (1 if last_round.draft else 0)
-            self.asked = 0.99 * self.asked + 1
         self.seconds[len(last_round.draft)].append(seconds)
-        if self.K and 0 in self.seconds:
+        if self.K == 0:  # nobody asked for a draft
+            return
+        self.drafted = 0.99 * self.drafted + (1 if last_round.draft else 0)
+        self.asked = 0.99 * self.asked + 1
+        if 0 in self.seconds:
             one_by_one = len(last_round.tokens) * median_low(self.seconds[0])
             if one_by_one > seconds:  # it was worth its time: try again soon
                 self.patience, self.waited = 1, 1
 
     def choose(self) -> int:
         """The K up to 8 (MAX_K) with the most expected tokens per second. If that is 0, the best
-        other K now and then: at once, then after 2, 4, 8, ... rounds without a draft, up to 64.
+        other K now and then, when it is time to (`tries_again`).
         """
         a = self.accepted / self.examined  # the probability that an examined token is accepted
         h = self.drafted / self.asked  # that the drafter, when it is asked, drafts anything
@@ -86,10 +87,15 @@ class AutoK:
         best = max(range(1, MAX_K + 1), key=tokens_per_second)
         if tokens_per_second(best) > 1 / alone:
             return best
-        # it does not pay: wait, or try it all the same
+        return best if self.tries_again() else 0
+
+    def tries_again(self) -> bool:
+        """Whether to draft in the next round although it does not pay: at once, then after 2, 4, 8,
+        ... rounds without a draft, up to 64. Call it once for each such round, as it counts them.
+        """
         self.waited += 1
         if self.waited <= self.patience:
-            return 0
+            return False
         self.waited = 0
         self.patience = min(2 * self.patience, MAX_PATIENCE)  # the next try is twice as far
-        return best
+        return True

@@ -76,15 +76,16 @@ def read_together(
     new_ids = []
     for ids, cache, n_last in zip(texts, caches, n_lasts):
         new_ids.append(left_to_read(model, ids, cache, n_last))
-    slices = consecutive(len(ids) for ids in new_ids)  # the rows of the pass that are each text's
+    slices = consecutive(len(new) for new in new_ids)  # the rows of the pass that are each text's
+    # a new position attends to all of its text
     n_pairs = sum(len(new) * len(ids) for new, ids in zip(new_ids, texts))
     attend = attention_of_texts(model.backend, caches, slices, n_pairs)
 
     xp = model.backend.xp
-    x = xp.concatenate([model.embed(ids, cache) for ids, cache in zip(new_ids, caches)])
+    x = xp.concatenate([model.embed(new, cache) for new, cache in zip(new_ids, caches)])
     x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
-    for cache, ids, rows in zip(caches, new_ids, slices):
-        cache.advance(ids, x[rows])
+    for cache, new, rows in zip(caches, new_ids, slices):
+        cache.advance(new, x[rows])
     last_rows = [x[rows.stop - n_last : rows.stop] for rows, n_last in zip(slices, n_lasts)]
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[rows] for rows in consecutive(n_lasts)]

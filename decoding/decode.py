@@ -56,7 +56,8 @@ def load_drafts(
     for model in models:
         model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
     target_model, *draft_models = models
-    loaded = {NGRAM: None, **dict(zip(sizes, draft_models))}
+    loaded: dict[str, Any] = dict(zip(sizes, draft_models))
+    loaded[NGRAM] = None
     for name in HEADS:
         if name in drafts:
             from decoding.heads import load_head  # here and below: most runs have none
@@ -293,12 +294,9 @@ def compare(
     speedups = []
     for plain, speculated in zip(plain_turns, speculative_turns):
         speedups.append(speculated["tokens_per_second"] / plain["tokens_per_second"])
+    median = sorted(speedups)[len(speedups) // 2]
     first, second = plain_turns[0]["token_ids"], speculative_turns[0]["token_ids"]
-    compared = {
-        "speedup": sorted(speedups)[len(speedups) // 2],
-        "speedups": speedups,
-        "identical": first == second,
-    }
+    compared = {"speedup": median, "speedups": speedups, "identical": first == second}
     to_probs, coupled = options["to_probs"], options["coupled"]
     if first != second and (to_probs.greedy or coupled):
         from decoding.text_difference import explain_difference  # rare

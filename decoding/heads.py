@@ -56,15 +56,8 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     folder, or if the tensors are not those of such a head: of other shapes, or a matrix of zeros.
     """
     path = folder / f"{name}.safetensors"
-    train = f"python -m train.train distil CORPUS FOLDER --students {name}"
-    if not path.is_file():
-        raise ValueError(f"no {path}: choose another draft, or train one with {train}")
-    first_of(folder, path.name)  # raises ValueError for a Git LFS pointer in the file's place
+    metadata = read_metadata(path)
     table = safetensors.read_table(path)
-    _, metadata, _ = safetensors.read_header(path)
-    if metadata.get("target") != sha256_of(weights_files(folder)):
-        problem = "was trained on another target than the model beside it"
-        raise ValueError(f"{path}: {problem}; train it again with {train}")
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
         config = head_config(name, target.config, shapes, metadata)
@@ -81,6 +74,22 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
         return array
 
     return build_head(config, read, target)
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """The metadata of the file of a head, the strings in its header. `path` is NAME.safetensors in
+    the folder of its target. Raises ValueError if there is no such file, if it is damaged, or if
+    its metadata name other weights than those in the folder.
+    """
+    train = f"python -m train.train distil CORPUS FOLDER --students {path.stem}"
+    if not path.is_file():
+        raise ValueError(f"no {path}: choose another draft, or train one with {train}")
+    first_of(path.parent, path.name)  # raises ValueError for a Git LFS pointer in the file's place
+    _entries, metadata, _begin = safetensors.read_header(path)
+    if metadata.get("target") != sha256_of(weights_files(path.parent)):
+        problem = "was trained on another target than the model beside it"
+        raise ValueError(f"{path}: {problem}; train it again with {train}")
+    return metadata
 
 
 def head_config(

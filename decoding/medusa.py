@@ -50,11 +50,12 @@ class MedusaCache:
 
     known: [n_known, n_embd], the first rows of the target's `hidden`; the drafter sets it. A draft
         begins after n_known tokens, the last of which the target has not read
-    logits: [n_places, n_vocab], the heads' for the last of these rows
+    logits: [n_places, n_vocab], the heads' for the last of these rows; at first [0, n_vocab]
     """
 
-    def __init__(self) -> None:
+    def __init__(self, n_vocab: int):
         self.ids: list[int] = []  # always: it keeps nothing of a position
+        self.logits = np.empty((0, n_vocab))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class Medusa:
 
     def new_cache(self, n_positions: int | None = None) -> MedusaCache:
         """An empty MedusaCache, for a text of any length; n_positions is not used."""
-        return MedusaCache()
+        return MedusaCache(self.config.n_vocab)
 
     def read(
         self, ids: list[int], cache: MedusaCache, n_last: int = 1
@@ -80,32 +81,31 @@ class Medusa:
 
     def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
         """The logits that follow each of several texts, as one row if its n_last is 1; with n_last
-        0, for a prefill, no row. For the first token of a draft this computes the logits of all its
-        places, in one pass for all texts that begin a draft, and keeps them in the cache, where
-        those of the other tokens are found.
+        0, for a prefill, no row. Where a draft begins, the logits of all its places are computed
+        (begin_drafts); those of its other tokens are in the cache then.
 
         texts: the ids of each: len(cache.known) tokens, and behind them those drafted so far
         caches, n_lasts: the MedusaCache and the n_last of each
         """
-        places = []  # how many tokens each text has drafted
-        for ids, cache in zip(texts, caches):
-            places.append(len(ids) - len(cache.known))
         begun = []  # the caches of texts whose draft begins
-        for cache, place, n_last in zip(caches, places, n_lasts):
-            if n_last and place == 0:
+        for ids, cache, n_last in zip(texts, caches, n_lasts):
+            if n_last and len(ids) == len(cache.known):
                 begun.append(cache)
         if begun:
-            last_states = self.backend.xp.concatenate([cache.known[-1:] for cache in begun])
-            for cache, logits in zip(begun, self.logits(last_states)):
-                cache.logits = logits  # [n_places, n_vocab]
-
+            self.begin_drafts(begun)
         rows = []
-        for cache, place, n_last in zip(caches, places, n_lasts):
-            if n_last:
-                rows.append(cache.logits[[place]])  # [1, n_vocab]
-            else:
-                rows.append(np.empty((0, self.config.n_vocab)))  # for a prefill
+        for ids, cache, n_last in zip(texts, caches, n_lasts):
+            place = len(ids) - len(cache.known)  # how many tokens the text has drafted
+            rows.append(cache.logits[place : place + n_last])
         return rows
+
+    def begin_drafts(self, caches: list[MedusaCache]) -> None:
+        """Compute the logits of all places of a new draft for each of several texts, in one pass,
+        and write them into its cache. Each draft follows the last row of cache.known.
+        """
+        last_states = self.backend.xp.concatenate([cache.known[-1:] for cache in caches])
+        for cache, logits in zip(caches, self.logits(last_states)):
+            cache.logits = logits  # [n_places, n_vocab]
 
     def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
         """The logits of each place, one head each, after several texts, in one pass. hidden: the

@@ -60,8 +60,9 @@ def explain_difference(
     passes_agree = spread(logits) <= MOST_FLOORS * sum_error
 
     # what a token was chosen by in each pass, and how far rounding can put it off
-    scores, float_error = logits, sum_error
-    if noise_seed is not None and not to_probs.greedy:
+    if noise_seed is None or to_probs.greedy:
+        scores, float_error = logits, sum_error
+    else:
         p = to_probs(logits)
         scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
         float_error = sum_error / to_probs.temperature
