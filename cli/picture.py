@@ -13,13 +13,13 @@ def painted(svg: str) -> str:
 
     The selectors of the style may be tags and classes, such as rect, .bar, rect.bar; of several for
     one shape, the last of rules_of counts. Values may be variables that the style defines as a
-    colour, such as --ink: #1d2025. Raises KeyError for another variable.
+    colour, such as --ink: #1d2025; any other variable stays as it is.
     """
     head, middle, rest = svg.partition("</style>")
     style = re.sub(AT_RULE, "", head)  # without the dark colours
     variables = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {name: colour}
-    # var(--ink) becomes the colour of --ink
-    style = re.sub(r"var\((.*?)\)", lambda variable: variables[variable[1]], style)
+    for name, colour in variables.items():
+        style = style.replace(f"var({name})", colour)
     rules = rules_of(style)
 
     def paint(shape: re.Match) -> str:

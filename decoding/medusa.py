@@ -53,6 +53,8 @@ class MedusaCache:
     logits: [n_places, n_vocab], the heads' for the last of these rows; at first [0, n_vocab]
     """
 
+    known: Any
+
     def __init__(self, n_vocab: int):
         self.ids: list[int] = []  # always: it keeps nothing of a position
         self.logits = np.empty((0, n_vocab))
