@@ -59,10 +59,9 @@ def play(
     flags = values_of(play, locals())
     options_of(flags)  # raises ValueError for what cannot be used
     settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
+    parse(dumps(settings).encode(), settings)  # raises ValueError for what no form can send
     if save:
         require_new(save, ".html")
-    else:
-        parse(dumps(settings).encode(), settings)  # raises ValueError for what no form can send
     defaults = {name: flag.default for name, flag in flags_of(play).items()}
     run = partial(race, pair_of(flags), defaults)
     if save:

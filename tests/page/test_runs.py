@@ -105,9 +105,12 @@ def test_a_request_changes_no_setting_but_those_of_the_form():
     ("--temperature=11", "temperature 11.0: expected a number from 0 to 10"),
     (f"--prompt={'x' * 4001}", "prompt: expected a text of at most 4000 characters"),
 ])  # fmt: skip
-def test_what_the_page_would_refuse_is_refused_at_once(program, pair, monkeypatch, flag, said):
+def test_what_the_page_would_refuse_is_refused_at_once(
+    program, pair, monkeypatch, tmp_path, flag, said
+):
     def serve(*arguments):
         raise ValueError("--port: expected no server")
 
     monkeypatch.setattr(play, "LiveServer", serve)
-    assert_refused(program("play", f"--models_dir={pair}", flag), said)
+    for to_save in ([], ["--save", tmp_path / "x.html"]):
+        assert_refused(program("play", f"--models_dir={pair}", flag, *to_save), said)
