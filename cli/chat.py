@@ -106,8 +106,11 @@ def change(settings: dict[str, Any], words: str) -> None:
         raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
     if flags[name].annotation is bool and not text:
         text = str(not settings[name])
-    value = read(flags[name], text.strip())
-    require_usable(settings | {name: value})
+    try:
+        value = read(flags[name], text.strip())
+        require_usable(settings | {name: value})
+    except ValueError as error:
+        raise ValueError(f"/{words.strip()}: {error}") from None
     settings[name] = value
     say(f"/{name} {value}")
 

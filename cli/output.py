@@ -37,7 +37,7 @@ def require_new(path: str | Path, *endings: str) -> Path:
     path = Path(path)
     if endings and not str(path).endswith(endings):
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
-    if os.path.lexists(path):
+    if os.path.lexists(path) and not path.is_dir():
         raise ValueError(f"{path}: is there already; delete it, or give another name")
     require_writable(path)
     return path

@@ -1,6 +1,7 @@
 """Prompts in files: one a line, or a JSON object a line."""
 
 import json
+import re
 from pathlib import Path
 
 from cli.output import named
@@ -12,7 +13,7 @@ FIELDS = ("prompt", "text", "question")  # of a JSON object
 def read_prompts(path: str | Path) -> list[str]:
     """The prompts in a text file: its lines, without those that are blank. If the first of them
     begins with {, each is a JSON object with a prompt (prompt_of). Raises ValueError for an object
-    without a prompt, and for a file that is a device, no UTF-8 or blank.
+    without a prompt, and for a file that is a folder, a device, no UTF-8 or blank.
     """
     lines = read_lines(path)  # at least one, and none is blank
     if not lines[0].startswith("{"):
@@ -22,8 +23,10 @@ def read_prompts(path: str | Path) -> list[str]:
 
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file that hold anything, without their ends. Raises ValueError if there
-    are none, for a device and for text that is not UTF-8.
+    are none, for a folder, a device and text that is not UTF-8.
     """
+    if Path(path).is_dir():
+        raise ValueError(f"{str(path)!r}: is a folder; expected a file")
     path = Path(path)
     if path.is_char_device():  # such as /dev/zero, which has no end
         raise ValueError(f"{path}: is a device; expected a file")
@@ -64,4 +67,6 @@ def prompt_of(line: str, where: str) -> str:
     prompts = [fields[name] for name in FIELDS if name in fields]
     if not prompts or not isinstance(prompts[0], str) or not prompts[0].strip():
         raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
+    if re.search(r"[\ud800-\udfff]", prompts[0]):
+        raise ValueError(f"{where}: has a lone surrogate; expected Unicode")
     return prompts[0]

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from cli.output import require_new
+
 from .cases import RULE_CASES
 from .enumerate import Branch, RealBranch
 from .forms import drafted, rule_text
@@ -45,9 +47,7 @@ def cases(file: str, *, runs: int = 2_000) -> None:
     """
     if runs < 1:
         raise ValueError(f"--runs {runs}: expected 1 or more")
-    if Path(file).exists():
-        raise ValueError(f"{file}: is there already; delete it, or give another name")
-    with open(file, "x", encoding="utf-8") as lines:
+    with require_new(file).open("x", encoding="utf-8") as lines:
         for turn in range(runs):
             for i, case in enumerate(CASES):
                 draft, p, q = drafted(case, (), RealBranch(rng=rng_of(turn, i)))

@@ -99,7 +99,7 @@ def test_both_decoders_and_a_trace(chat, text):
     (["/temp 1"], "unknown setting '/temp': expected /temperature"),
     (["/foo"], "unknown setting '/foo': expected one that / lists"),
     (["x" * 64], "the prompt has 64 tokens: expected less than 64"),
-    (["/K 0"], "K = 0: expected 1 or more"),  # at once: the setting stays
+    (["/K  0 "], "/K  0: K = 0: expected 1 or more"),  # at once: the setting stays
     (["/target_model_size 9B"], "9B"),
     (["/target_model_size huge", PROMPT, "/target_model_size 17M"], "NaN or infinite"),
     (["/draft_model_size other words"], "vocabularies"),

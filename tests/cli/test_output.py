@@ -76,7 +76,8 @@ def test_names_that_are_refused(tmp_path):
     assert "a: cannot be written" in refusal(require_new, tmp_path / "none" / "a")
     with pytest.raises(OSError, match="a{300}"):
         require_new(tmp_path / ("a" * 300))
-    assert "cannot be written: a folder" in refusal(line_writer, tmp_path)
+    for prepare in (require_new, line_writer):
+        assert "cannot be written: a folder" in refusal(prepare, tmp_path)
     path.symlink_to("nowhere")  # a link that leads nowhere is there, too
     assert "a.html: is there already" in refusal(require_new, path)
     (tmp_path / "b").symlink_to("none/b")

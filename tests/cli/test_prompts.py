@@ -44,6 +44,7 @@ def test_forms(tmp_path, name):
     ("a.jsonl", lines({"text": ["one"]}), "prompt 1"),
     ("a.jsonl", lines({"settings": 3}), "prompt 1"),
     ("a.jsonl", '{"text": ' + "[" * 100000, "prompt 1"),
+    ("a.jsonl", lines({"text": "one"}, {"text": "b\ud800"}), "prompt 2: has a lone surrogate"),
     ("a.txt", "\n \n", "expected prompts"),
     ("a.txt", b"one\ntw\xff\n", "UTF-8"),
 ])  # fmt: skip
@@ -62,6 +63,11 @@ def test_a_file_that_cannot_be_read_is_named(monkeypatch, tmp_path):
     with pytest.raises(OSError) as failed:
         read_prompts(tmp_path / "a.txt")
     assert failed.value.filename == str(tmp_path / "a.txt")
+
+
+@pytest.mark.parametrize("name", ["", "."])
+def test_a_folder_is_no_file_of_prompts(name):
+    assert refusal(read_prompts, name) == f"'{name}': is a folder; expected a file"
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="no such device")

@@ -78,8 +78,9 @@ def test_lines_that_are_no_answers(line, problem, tmp_path):
 def test_the_commands(tmp_path, program):
     file, answers = tmp_path / "cases.jsonl", tmp_path / "answers.jsonl"
     assert python("main.py", "cases", str(file), "--runs=20").returncode == 0
-    again = program("cases", file, "--runs=20")
-    assert again.code == 2 and again.err.count("\n") == 1
+    for name, said in ((file, "is there already"), ("", "a folder")):
+        refused = program("cases", name, "--runs=20")
+        assert refused.code == 2 and refused.err.count("\n") == 1 and said in refused.err
     answer(accepts_always, file, answers)
     done = python("main.py", "prove", str(answers), "--json")
     result = json.loads(done.stdout)
