@@ -17,8 +17,6 @@ from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from gpt2 import Config, Model, nested
 
-# ---------------------------------------------------------------- models
-
 Read = Callable[[str], Any]  # name of a parameter -> its array
 
 

@@ -25,19 +25,21 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     path = folder / "config.json"
     config = read_json(path, optional=True)
     n_rows = read_number("n_vocab", config, path) if config else math.inf  # of the embedding
-    spaced, rowless = [], []  # texts of the tokens to leave out
+    kept = {}
+    spaced, rowless = [], []  # texts of the tokens that are left out
     for text, token in tokens.items():
         if any(token.get(flag) for flag in SPACES):
             spaced.append(text)
-        if text not in vocabulary and token["id"] >= n_rows:
+        elif text not in vocabulary and token["id"] >= n_rows:
             rowless.append(text)
+        else:
+            kept[text] = token["id"]
     if spaced:
         warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(spaced)[:80]}")
     if rowless:
         shown = " ".join(sorted(rowless))[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
-    left_out = {*spaced, *rowless}
-    return {text: token["id"] for text, token in tokens.items() if text not in left_out}
+    return kept
 
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
@@ -108,15 +110,12 @@ def named_tokens(settings: dict) -> list[dict]:
     >>> named_tokens({"pad_token": "<pad>", "extra_special_tokens": [{"content": "<a>"}]})
     [{'content': '<pad>'}, {'content': '<a>'}]
     """
-    named = [value for name, value in settings.items() if name.endswith("_token")]
+    values = [value for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         more = settings.get(name) or []
-        if isinstance(more, dict):
-            named += more.values()
-        else:
-            named += more
+        values += more.values() if isinstance(more, dict) else more
     tokens: list[dict] = []
-    for value in named:
+    for value in values:
         if isinstance(value, str):
             tokens.append({"content": value})
         elif isinstance(value, dict):  # no token: {"add_bos_token": True}, whose name ends so, too

@@ -131,22 +131,27 @@ def fetch(folder_url: str, path: Path) -> None:
     names the server, and for a file that does not fit on the disk or is too long; OSError, which
     names the file, for an error of the disk.
     """
-    n_unreached = 0  # attempts that reached no server
-    for n_attempts, wait in enumerate((*WAITS, None), 1):  # None: there is no attempt after it
+    errors: list[Exception] = []  # of the attempts so far
+    while True:
         error = attempt(f"{folder_url}/{path.name}", path)
         if error is None:
             return
+        errors.append(error)
         host = urlsplit(folder_url).hostname  # without a password
-        if found_nobody(error):
-            n_unreached += 1
-        if n_attempts == n_unreached == 2:
+        if len(errors) == 2 and all(found_nobody(error) for error in errors):
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
-        # a message of requests holds the history of a connection
-        reason = str(error) if isinstance(error, Retry) else type(error).__name__
-        if wait is None:
-            raise ValueError(f"{host}: {path.name}: {reason}; {advice_about(path)}")
-        warnings.warn(f"{path.name}: {reason}; the next attempt is in {wait} s")
+        if len(errors) > len(WAITS):
+            raise ValueError(f"{host}: {path.name}: {reason_of(error)}; {advice_about(path)}")
+        wait = WAITS[len(errors) - 1]
+        warnings.warn(f"{path.name}: {reason_of(error)}; the next attempt is in {wait} s")
         sleep(wait)
+
+
+def reason_of(error: Exception) -> str:
+    """Why an attempt failed, in words: the message of a Retry; of any other error only the name of
+    its class, as a message of requests holds the history of a connection.
+    """
+    return str(error) if isinstance(error, Retry) else type(error).__name__
 
 
 def attempt(url: str, path: Path) -> Exception | None:
@@ -199,7 +204,9 @@ def fetch_rest(url: str, path: Path) -> None:
     begun = find_part(path)
     with ask(url, begun) as reply:
         part = place_of(reply, path, begun)
-        receive(reply, part, path.name)
+        require_room(part)
+        limit = math.inf if path.suffix in (".safetensors", ".bin") else TEXT_LIMIT
+        receive(reply, part, path.name, limit)
     complete(part, path, stated_checksum(reply))
 
 
@@ -309,18 +316,14 @@ def require_file(reply: requests.Response, expected: int) -> None:
         raise Retry("something else came, as where a network wants a login")
 
 
-def receive(reply: requests.Response, part: Part, name: str) -> None:
+def receive(reply: requests.Response, part: Part, name: str, limit: float) -> None:
     """Write the content of a reply into a part, from the byte part.n_bytes on, up to where the
     content or the connection ends, and show a bar on a terminal.
 
-    name: of the file; only weights, *.safetensors and *.bin, may have more than 16 MiB
-        (TEXT_LIMIT)
-    Raises ValueError, before it writes, if the rest does not fit on the disk; and if the file has
-    more bytes than it may: then the part is removed. Raises an error of requests or urllib3
-    (FAILURES) if a read fails.
+    name: of the file; limit: how many bytes the file may have, at most
+    Raises ValueError if it has more: then the part is removed. Raises an error of requests or
+    urllib3 (FAILURES) if a read fails.
     """
-    require_room(part)
-    limit = math.inf if name.endswith((".safetensors", ".bin")) else TEXT_LIMIT
     # disable=None: no bar where stderr is no terminal
     bar = tqdm(desc=name, total=part.size, initial=part.n_bytes, leave=False, disable=None)
     # r+b keeps the bytes that are there, which another process may be writing, too

@@ -50,14 +50,12 @@ def find(name: str, models_dir: str | Path, incomplete: Path | None, download: b
     OSError if a file cannot be written.
     """
     remote = repository(name)
-    if remote is None:
-        if incomplete:
-            return incomplete
-        raise no_model(name, models_dir, incomplete)
-    cached = find_cached(remote)
+    if incomplete and remote is None:
+        return incomplete
+    cached = find_cached(remote) if remote else None
     if cached:
         return cached
-    if not download:
+    if not download or remote is None:
         raise no_model(name, models_dir, incomplete)
     from checkpoints.download import fetch_model  # here, as requests is slow to import
 

@@ -185,19 +185,24 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
     found = [first_of(path.parent, path.name) for path in files]
     stored: dict[str, Tensor] = {}
     for path in found:
-        # each reader is imported when there is such a file
-        if path.suffix == ".safetensors":
-            from checkpoints.formats.safetensors import read_table
-        elif path.suffix == ".bin":
-            from checkpoints.formats.pytorch import read_table
-        elif path.suffix == ".index":
-            from checkpoints.formats.tf_checkpoint import read_table
-        else:  # TensorFlow's data: its index has told
-            continue
-        table = read_table(path)
-        twice = sorted(stored.keys() & table.keys())
-        if twice:
-            other = stored[twice[0]].path.name
-            raise ValueError(f"{path}: has {twice[0]!r}, as {other} has, too; {REFETCH}")
-        stored |= table
+        for name, tensor in tensors_in(path).items():
+            if name in stored:
+                other = stored[name].path.name
+                raise ValueError(f"{path}: has {name!r}, as {other} has, too; {REFETCH}")
+            stored[name] = tensor
     return stored
+
+
+def tensors_in(path: Path) -> dict[str, Tensor]:
+    """The tensors in one file of weights, {name there: Tensor}, by the reader of its format, which
+    is imported here; {} for TensorFlow's data, as its index names the tensors there.
+    """
+    if path.suffix == ".safetensors":
+        from checkpoints.formats.safetensors import read_table
+    elif path.suffix == ".bin":
+        from checkpoints.formats.pytorch import read_table
+    elif path.suffix == ".index":
+        from checkpoints.formats.tf_checkpoint import read_table
+    else:
+        return {}
+    return read_table(path)

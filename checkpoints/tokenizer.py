@@ -58,13 +58,13 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
     """
     require_plain_settings(folder / "config.json")
     require_plain_settings(folder / "tokenizer_config.json")
-    vocabulary_file, *merges_files = tokenizer_files(folder)
-    if merges_files:
-        vocabulary, merges = read_json(vocabulary_file), read_merges(*merges_files)
+    files = tokenizer_files(folder)
+    if len(files) == 2:  # vocab.json and merges.txt, or OpenAI's
+        vocabulary, merges = read_json(files[0]), read_merges(files[1])
     else:
         from checkpoints.formats import tokenizer_json  # here: not every folder has one
 
-        vocabulary, merges = tokenizer_json.read_vocabulary(vocabulary_file)
+        vocabulary, merges = tokenizer_json.read_vocabulary(files[0])
     added: dict[str, int] = {}
     if any((folder / name).is_file() for name in LISTS):
         from checkpoints.added_tokens import read_added_tokens  # here, too
@@ -91,15 +91,13 @@ def read_merges(path: Path) -> Merges:
     the file, for any other line.
     """
     with errors_about(path):
-        lines = read_text_file(path).decode("utf-8-sig").splitlines()
-        lines = [line for line in lines if line and not line.startswith("#version")]
-        for line in lines:
-            if line.count(" ") != 1 or line.strip(" ") != line:
-                raise ValueError(f"{line!r} is no merge of two tokens")
-        return [tuple(line.split(" ")) for line in lines]
-
-
-# ---------------------------------------------------------------- generation_config.json
+        merges: Merges = []
+        for line in read_text_file(path).decode("utf-8-sig").splitlines():
+            if line and not line.startswith("#version"):
+                if line.count(" ") != 1 or line.strip(" ") != line:
+                    raise ValueError(f"{line!r} is no merge of two tokens")
+                merges.append(tuple(line.split(" ")))
+        return merges
 
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
@@ -128,9 +126,6 @@ def note_ignored(folder: Path) -> None:
     for name, neutral in IGNORED.items():
         if values.get(name) not in (None, neutral):
             warnings.warn(f"{path}: {name} {values[name]!r:.20} is ignored")
-
-
-# ---------------------------------------------------------------- vocabulary and model
 
 
 def fit_vocabulary(folder: Path, config: Config, encoder: Encoder) -> Config:

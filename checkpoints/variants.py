@@ -42,8 +42,9 @@ def fit_tensors(
     from the embedding's by more than rounding to float16.
     """
     tensors = common_names(stored, path)
-    # of a file with both, the second stays, which require_shapes refuses
-    head = tensors.pop(HEAD, None) or tensors.pop(OLD_HEAD, None)
+    # of a file with both names, the second stays, which require_shapes refuses
+    name = HEAD if HEAD in tensors else OLD_HEAD
+    head = tensors.pop(name, None)
     wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
     if wte:
         tensors["wte.weight"] = without_padding(wte, config)
@@ -70,14 +71,12 @@ def without_padding(wte: Tensor, config: Config) -> Tensor:
     it has more. One that cannot be cut so is returned as it is: if it has another width than
     n_embd, or is stored by columns (wte.order).
     """
-    wanted = config.n_vocab, config.n_embd
-    if wte.shape[1:] != wanted[1:] or wte.order != "C":
+    n_vocab, n_embd = config.n_vocab, config.n_embd
+    if wte.shape[1:] != (n_embd,) or wte.shape[0] <= n_vocab or wte.order != "C":
         return wte
-    surplus = wte.shape[0] - config.n_vocab
-    if surplus <= 0:
-        return wte
+    surplus = wte.shape[0] - n_vocab
     warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
-    return replace(wte, shape=wanted)
+    return replace(wte, shape=(n_vocab, n_embd))
 
 
 def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
