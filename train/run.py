@@ -87,6 +87,16 @@ def save(folder: Path, step: int, identity: dict[str, Any], parts: list[Any]) ->
     write(folder / STATE, file.getvalue())
 
 
+def rest_of_round(lesson: Lesson, step: int, steps: int) -> Iterator[list[torch.Tensor]]:
+    """The batches of a step, and of those after it up to the end of its round, or to `steps`, the
+    end of the run. A round begins at a multiple of 200 (ROUND). As a lesson depends on where it
+    begins, it is that of the whole round, without the steps that were taken before.
+    """
+    first = step - step % ROUND  # of the round
+    batches_of_steps = lesson(first, min(first + ROUND, steps))
+    return islice(batches_of_steps, step - first, None)
+
+
 def add_gradients(batches: list[Any], losses: Losses, progress: float) -> None:
     """Add the gradients of a step to those that the models' parameters hold: of each model's loss,
     the mean over the batches. losses(batch, progress): yields a loss for each model
@@ -128,10 +138,7 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)  # or it cannot be: then before the work
     with tqdm(total=steps, initial=step, mininterval=5, disable=None) as bar:
         while step < steps:
-            n_taken = step % ROUND  # of this round, before a run of fewer steps ended
-            first = step - n_taken  # of this round
-            batches_of_steps = lesson(first, min(first + ROUND, steps))
-            for batches in islice(batches_of_steps, n_taken, None):
+            for batches in rest_of_round(lesson, step, steps):
                 add_gradients(batches, losses, step / steps)
                 for of_model, rate in zip(optimizers, rates):
                     move(of_model, rate * rate_at(step, steps))

@@ -105,25 +105,36 @@ class Eagle(nn.Module):
         ids, hidden: [batch, n_seq], [batch, n_seq, n_hidden], a text and the target's hidden states
         teacher: the target, whose embeddings, final norm and output head are used
         """
-        block, norm = self.h[0], teacher.transformer.ln_f
+        norm = teacher.transformer.ln_f
         embedded = teacher.embed(ids)
         # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
         nothing = norm(torch.zeros_like(hidden[:, :1]))
-        keys, values = [], []  # of each token of the drafts so far
+        keys: list[Tensor] = []  # of each token of the drafts so far
+        values: list[Tensor] = []
         for i in range(self.n_draft_tokens):
             hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
             x = self.fc(torch.cat([hidden_before, embedded], -1))
-            qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
-            # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
-            q, k, v = [part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv]
-            keys.append(k)
-            values.append(v)
-            heads = self.attend(q, keys, values)
-            x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
-            x = x + block.mlp(block.ln_2(x))
+            x = self.through_block(x, keys, values)
             hidden = norm(self.proj(x))  # as the head guesses it
             # what is guessed at the first i places belongs to drafts that began before the text
             yield i, teacher.lm_head(hidden[:, i:])
+
+    def through_block(
+        self, x: Tensor, keys: list[Tensor], values: list[Tensor]
+    ) -> Tensor:  # [batch, n_seq, n_embd] -> the same
+        """What the block makes of x, its input for the newest token of the drafts, one draft for
+        each position of the text. keys, values: of the tokens before it, as `attend` takes them;
+        those of the newest are appended
+        """
+        block = self.h[0]
+        qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
+        # [batch, n_seq, n_embd] -> [batch, n_head, n_seq, d_head]
+        q, k, v = [part.unflatten(-1, (self.n_head, -1)).transpose(1, 2) for part in qkv]
+        keys.append(k)
+        values.append(v)
+        heads = self.attend(q, keys, values)
+        x = x + block.attn.c_proj(heads.transpose(1, 2).flatten(2))
+        return x + block.mlp(block.ln_2(x))
 
     def attend(
         self, q: Tensor, keys: list[Tensor], values: list[Tensor]

@@ -64,23 +64,31 @@ def tokenizer(corpus: str, folder: str) -> None:
     if any(made.glob("*")):  # the vocabulary of a model that was trained there
         raise ValueError(f"{made}: is there already; give a new folder")
 
-    # learn
+    tokens, merges = learn_vocabulary(texts.read_documents(corpus, "train"))
+    if len(tokens) < N_VOCAB:
+        warnings.warn(f"{corpus}: is enough for {len(tokens)} tokens, not {N_VOCAB}")
+
+    # GPT-2's two files
+    id_of = {token: i for i, token in enumerate(tokens)}
+    files.write(made / "vocab.json", json.dumps(id_of, ensure_ascii=False).encode())
+    lines = ["#version: 0.2\n"]
+    for first, second in merges:
+        lines.append(f"{first} {second}\n")
+    files.write(made / "merges.txt", "".join(lines).encode())
+
+
+def learn_vocabulary(documents: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
+    """Learn a byte-level BPE from texts: (its tokens in the order of their ids, 2,048 (N_VOCAB) at
+    most; its merges in the order in which they were learned). The first tokens are the bytes, then
+    comes what merges make; the last is <|endoftext|>. Shows a bar on a terminal.
+    """
     learner = ByteLevelBPETokenizer()
-    n_learned = N_VOCAB - 1  # bytes, then merges; the last id is for <|endoftext|>
-    documents = texts.read_documents(corpus, "train")
+    n_learned = N_VOCAB - 1  # all but <|endoftext|>
     is_seen = sys.stderr.isatty()
     learner.train_from_iterator(documents, n_learned, min_frequency=0, show_progress=is_seen)
     learned = json.loads(learner.to_str())["model"]
     id_of = learned["vocab"]  # {token: id}
-
-    # write GPT-2's two files
-    tokens = sorted(id_of, key=id_of.get) + [END_OF_TEXT]
-    if len(tokens) < N_VOCAB:
-        warnings.warn(f"{corpus}: is enough for {len(tokens)} tokens, not {N_VOCAB}")
-    vocabulary = {token: i for i, token in enumerate(tokens)}
-    merges = [f"{first} {second}\n" for first, second in learned["merges"]]
-    files.write(made / "vocab.json", json.dumps(vocabulary, ensure_ascii=False).encode())
-    files.write(made / "merges.txt", "".join(["#version: 0.2\n", *merges]).encode())
+    return sorted(id_of, key=id_of.get) + [END_OF_TEXT], learned["merges"]
 
 
 def target(
@@ -109,7 +117,8 @@ def target(
         seed: of weights and batches
         device: where it runs
     """
-    made, source = open_run(folder, device), find_folder(vocabulary)
+    made = open_run(folder, device)
+    source = find_folder(vocabulary)
     require_run(steps, tokens_per_step, learning_rate)
     config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, d_head=64)
     n_seq = N_CTX + 1  # the tokens that are read, and the next one of the last
@@ -168,7 +177,8 @@ def distil(
         seed: of weights, texts and batches
         device: where it runs
     """
-    made, source = open_run(folder, device), find_folder(target_model_size)
+    made = open_run(folder, device)
+    source = find_folder(target_model_size)
     require_run(steps, tokens_per_step, learning_rate)
     config, weights = files.read_model(source)
     learners = files.open_students(students, source, config, seed)
@@ -186,7 +196,9 @@ def distil(
     books, held_out = books.to(device), held_out.to(device)
     teacher = GPT2(config, weights).to(device).requires_grad_(False)
     models = [learner.module.to(device) for learner in learners]
-    rates = [learning_rate * (TRAINED if learner.begins_as else 1) for learner in learners]
+    rates = []
+    for learner in learners:
+        rates.append(TRAINED * learning_rate if learner.begins_as else learning_rate)
     lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)
     losses = partial(of_drafts, teacher, learners)
 

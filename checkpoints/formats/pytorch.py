@@ -222,15 +222,24 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     if not all(type(key) is str for key in keys):
         raise ValueError("lists a storage whose key is no text")
     dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
-    places = {}
-    offset = head.tell()  # behind the pickles: eight bytes with a count, then so many numbers
-    for key in keys:
+    end_of_pickles = head.tell()
+    return views, places_behind(end_of_pickles, file, {key: dtypes[key] for key in keys})
+
+
+def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places:
+    """Where storages lie that follow one another in a file from the byte `offset` on, as {key:
+    (first byte, number of bytes)}. Each is a count in eight bytes, then that many numbers. dtypes:
+    {key: dtype of the numbers}, in the order of the storages
+    """
+    places: Places = {}
+    for key, dtype in dtypes.items():
         file.seek(offset)
         n_numbers = int.from_bytes(file.read(8), "little")
-        size = n_numbers * itemsize(dtypes[key])
-        places[key] = offset + 8, size
-        offset += 8 + size
-    return views, places
+        begin = offset + 8
+        size = n_numbers * itemsize(dtype)
+        places[key] = begin, size
+        offset = begin + size
+    return places
 
 
 def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
