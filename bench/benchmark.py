@@ -11,7 +11,7 @@ from json import dumps
 from pathlib import Path
 from typing import Any, Literal
 
-from bench.plot import draw
+from bench.plot import DASHES, draw
 from bench.rows import make_row
 from bench.table import to_markdown
 from bench.turns import PLAIN, decode_texts, has_bug, measure_in_turns
@@ -87,7 +87,8 @@ def benchmark(
         n_tokens_to_generate: how many tokens to write after each
         repeats: how often to measure each; medians are reported
         seed: of the random draws and of the order of the turns
-        weights: random takes the shapes of models whose files are not there
+        weights: random takes the shapes of models whose files are not there; their texts mean
+            nothing, and the output says so
         synthetic_acceptance: accept each drafted token with this probability, whatever the models
             compute; 0 leaves it to the rule
         models_dir: the folder that holds a folder for each model
@@ -108,6 +109,9 @@ def benchmark(
         writers.append(line_writer(require_new(out, ".jsonl")))
     if plot:
         require_new(plot, ".svg")
+        if len(what_to_measure["temperature"]) > len(DASHES):
+            expected = f"at most {len(DASHES)} for a plot"
+            raise ValueError(f"--temperature {temperature}: expected {expected}")
     different = list(dict.fromkeys(read_prompts(prompts or STORIES)))  # each once, in order
 
     rows = []

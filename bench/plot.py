@@ -25,6 +25,7 @@ circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
 LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: its y, from one entry to the next
 SHORT = 26  # characters of an entry for which there may be two in a row
+LONG = 17 * 50  # of an entry that just fits into a row: its characters times their size
 SAMPLE, ENTRY = 40, 50  # of an entry of the legend: the width of its stroke, where its text begins
 DROP = 6  # from the middle of a text down to its baseline
 GREY = "#7a7f87"
@@ -120,7 +121,8 @@ def most_shown(rows: list[dict]) -> float:
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file: speedup against K, or
     against batch_size if there is only one K and several of these. A marker is hollow where the
-    speedup is not told apart from 1. Rows whose speedup is withheld are left out.
+    speedup is not told apart from 1. Rows whose speedup is withheld are left out. rows: of at most
+    six temperatures, as many as DASHES
     """
     warning = label(rows[0]["settings"]).strip("*")  # or ""
     rows = [row for row in rows if row["speedup"] is not None]
@@ -155,8 +157,9 @@ def draw(rows: list[dict]) -> str:
 
 def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
     """SVG elements below the axes, in rows of entries_in_a_row from y = LEGEND on. An entry is a
-    level stroke, SAMPLE wide, with a filled marker in its middle and a text to its right. In a last
-    row a grey, hollow marker and a text say what hollow markers and bars mean.
+    level stroke, SAMPLE wide, with a filled marker in its middle and a text to its right, which is
+    smaller if it is long. In a last row a grey, hollow marker and a text say what hollow markers
+    and bars mean.
 
     entries: the text for each line of the picture, not yet escaped
     looks: for each line its colour, which is the marker's, and the SVG attributes of its stroke
@@ -168,7 +171,9 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
         y = LEGEND + ROW * (i // in_a_row)
         parts.append(f'<polyline points="{x},{y} {x + SAMPLE},{y}" {stroke}/>')
         parts.append(marker(x + SAMPLE // 2, y, colour, hollow=False))
-        parts.append(f'<text x="{x + ENTRY}" y="{y + DROP}">{escape(entry)}</text>')
+        size = min(17, LONG / len(entry))
+        place = f'x="{x + ENTRY}" y="{y + DROP}" style="font-size: {size:.3g}px"'
+        parts.append(f"<text {place}>{escape(entry)}</text>")
     y = end_of_legend(entries)
     words = "not told apart from 1. Bars: 95 % intervals over prompts"
     parts.append(marker(LEFT + SAMPLE // 2, y, GREY, hollow=True))
@@ -191,7 +196,7 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). Each target,
     draft and rule in `rows`, all of the picture, with each batch size if that is not the axis, has
     the next of COLOURS, or of as many hues if there are more; each temperature the next of DASHES,
-    the highest first, which begin again when they are used up.
+    the highest first.
     """
     names = ["target", "draft", "verification"]
     if len(values(rows, "K")) > 1:  # else the batch size is the axis
@@ -204,8 +209,7 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
         colour = COLOURS[i_case]
     temperatures = values(rows, "temperature")
     n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
-    dash = DASHES[n_higher % len(DASHES)]
-    return colour, f'stroke="{colour}" stroke-dasharray="{dash}"'
+    return colour, f'stroke="{colour}" stroke-dasharray="{DASHES[n_higher]}"'
 
 
 def framed(parts: list[str], title: str, axis: str, warning: str, height: float) -> str:

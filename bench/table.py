@@ -22,14 +22,17 @@ HEADINGS = {
     "verify_cost": "v",
 }
 CASE = ["target", "draft", "temperature", "verification", "batch_size", "K"]
-LEGEND = """\
-- plain, tok/s: tokens per second of all texts without and with drafts
-- speedup: tok/s over plain, with its 95 % interval over prompts; ≈ 1: the interval contains 1, so
-  the two are not told apart; bold: the fastest K, which luck helps to choose, if it is
-- per pass: tokens per pass of the target
-- a: the acceptance rate. c, v: the time to draft a token, and of the target's pass over K + 1
-  tokens, in passes over one
-- predicted: the speedup that follows from a, c and v"""
+LEGEND = {  # what the headings of figures mean
+    "plain": "tokens per second of all texts without drafts",
+    "tok/s": "tokens per second of all texts with drafts",
+    "speedup": "tok/s over plain, with its 95 % interval over prompts; ≈ 1: it contains 1, so the\n"
+    "  two are not told apart; bold: the fastest K, which luck helps to choose, if it is",
+    "predicted": "the speedup that follows from a, c and v",
+    "per pass": "tokens per pass of the target",
+    "a": "the acceptance rate",
+    "c": "the time to draft a token, in passes of the target over one token",
+    "v": "the time of the target's pass over K + 1 tokens, in passes over one",
+}
 
 
 def number(value: float | int | str | None) -> str:
@@ -117,7 +120,7 @@ def to_markdown(rows: list[dict]) -> str:
         f"All rows: {', '.join(common)}.",
         markdown_table(list(columns), lines),
         "\n".join(remarks(rows)),
-        LEGEND,
+        "\n".join(f"- {name}: {LEGEND[name]}" for name in columns if name in LEGEND),
         how_measured(rows),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -158,6 +158,7 @@ def test_nothing_is_overwritten(benchmark, tmp_path, name):
     ({"n_tokens_to_generate": 60}, "--n_tokens_to_generate"),
     ({"out": "rows.json"}, ".jsonl"),
     ({"plot": "missing/p.svg"}, "missing"),
+    ({"plot": "p.svg", "temperature": "0,1,2,3,4,5,6"}, "at most 6 for a plot"),  # strokes
 ])  # fmt: skip
 @pytest.mark.filterwarnings("ignore:1 prompts")
 def test_what_makes_no_sense_is_refused_in_one_line(benchmark, monkeypatch, flags, shown):

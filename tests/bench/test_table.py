@@ -64,6 +64,14 @@ def test_figures_that_are_not_real_are_labelled():
     assert warning in texts_of(draw([row(settings=settings)]))
 
 
+def test_the_legend_has_the_headings_of_the_table():
+    for rows in ([row()], [row(draft_cost=None, predicted=None)], [withheld()]):
+        text = to_markdown(rows)
+        (headings,) = re.findall(r"(?m)^\| draft +\| K +\| (.*) \|$", text)
+        legend = re.findall(r"(?m)^- ([^–:]+):", text)  # "- speedup –: a bug" is a remark
+        assert legend == re.split(r" +\| ", headings.strip())
+
+
 def texts_of(picture):
     root = ElementTree.fromstring(picture)
     return [element.text for element in root.iter("{http://www.w3.org/2000/svg}text")]
@@ -97,6 +105,11 @@ def test_many_lines_stay_at_their_K_look_different_and_have_room():
             place = 560 / 8  # from one K to the next
             assert 0 <= float(point.split(",")[0]) - (60 + place * (K - 0.5)) < place / 2
     assert len({x for x in re.findall('<text x="(\\d+)"', text)}) == 2  # the title, one column
+
+
+def test_a_long_entry_of_the_legend_is_made_smaller():
+    for name, size in (("a" * 100, "8.5px"), ("a" * 50, "17px"), ("a", "17px")):
+        assert re.findall(r"font-size: (\S+)\".*>a", draw([row(name)])) == [size]
 
 
 def test_lines_of_several_batch_sizes_look_different():
