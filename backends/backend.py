@@ -21,6 +21,9 @@ from backends.tiles import Tiles, one_row, several_rows
 SMALL = 100_000  # numbers
 # OpenBLAS's kernels that do not pack small products
 AVX512 = ("SkylakeX", "Cooperlake", "SapphireRapids")
+# the function of OpenBLAS that names them; 64_: of a build whose integers have 64 bits
+CORENAME = "openblas_get_corename"
+CORENAMES = (CORENAME, f"{CORENAME}64_", f"scipy_{CORENAME}", f"scipy_{CORENAME}64_")
 
 
 def on_one_thread(function: Callable, n: int, size: int) -> None:
@@ -78,7 +81,8 @@ def get_backend(name: str = "numpy") -> Backend:
         raise ValueError(f"backend {name!r} needs CuPy: pip install cupy-cuda12x") from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version
         raise ValueError(f"backend {name!r}: no GPU ({error!r}); use --backend numpy") from None
-    return Backend(name, **gpu.parts(np.float16 if name == "cupy-float16" else np.float32))
+    dtype = np.float16 if name == "cupy-float16" else np.float32
+    return Backend(name, **gpu.parts(dtype))
 
 
 # ---------------------------------------------------------------- NumPy's products
@@ -95,12 +99,11 @@ def openblas_kernels() -> str | None:
         for dll in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll"):
             library = str(dll)
     functions = ctypes.CDLL(library)
-    for name in ("openblas_get_corename", "scipy_openblas_get_corename"):
-        for suffix in ("", "64_"):  # of a build whose integers have 64 bits
-            if hasattr(functions, name + suffix):
-                get_corename = functions[name + suffix]
-                get_corename.restype = ctypes.c_char_p
-                return get_corename().decode()
+    for name in CORENAMES:
+        get_corename = getattr(functions, name, None)
+        if get_corename is not None:
+            get_corename.restype = ctypes.c_char_p
+            return get_corename().decode()
     return None
 
 

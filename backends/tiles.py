@@ -55,31 +55,31 @@ def several_rows(n_rows: int) -> int:
     return {0: 1, 1: 2, 3: 4}.get(size, size)
 
 
-def slab_allocator() -> Callable:
-    """Return a function empty(shape, dtype) like np.empty, whose arrays begin at a cache line.
-
-    They are cut, one after the other, from slabs of SLAB bytes or more, which the system backs by
-    huge pages: alone, a weight would be read 3 to 5 % slower, as more addresses are looked up.
+class Slabs:
+    """Memory for arrays, which are cut, one after the other, from slabs of SLAB bytes or more. The
+    system backs these by huge pages: alone, a weight would be read 3 to 5 % slower, as more
+    addresses are looked up.
     """
-    free, lock = np.empty(0, np.uint8), threading.Lock()
 
-    def empty(shape: tuple, dtype: Any) -> np.ndarray:
-        nonlocal free
+    def __init__(self) -> None:
+        self.free = np.empty(0, np.uint8)  # what is left of the newest slab
+        self.lock = threading.Lock()
+
+    def empty(self, shape: tuple, dtype: Any) -> np.ndarray:
+        """An array like that of np.empty, which begins at a cache line."""
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        with lock:
-            if n_bytes > len(free):
+        with self.lock:
+            if n_bytes > len(self.free):
                 slab = np.empty(max(n_bytes, SLAB) + LINE, np.uint8)
                 n_before = -slab.ctypes.data % LINE  # bytes before its first whole line
-                free = slab[n_before:]
-            array = free[:n_bytes]
+                self.free = slab[n_before:]
+            array = self.free[:n_bytes]
             n_lines = ceil_div(n_bytes, LINE)
-            free = free[n_lines * LINE :]
+            self.free = self.free[n_lines * LINE :]
         return array.view(dtype).reshape(shape)
 
-    return empty
 
-
-empty = slab_allocator()
+SLABS = Slabs()
 
 
 def pad_rows(x, multiple: int):  # [n_rows, n] -> [n_padded, n]
@@ -110,7 +110,7 @@ class Tiles:
             n_parts *= 2
         depth, n_tiles = n_in // n_parts, ceil_div(n_out, width)
         parts = weight.reshape(n_parts, depth, n_out)
-        self.tiles = empty((n_parts, n_tiles, depth, width), weight.dtype)
+        self.tiles = SLABS.empty((n_parts, n_tiles, depth, width), weight.dtype)
         for i in range(n_tiles):
             columns = parts[:, :, i * width : (i + 1) * width]
             n_columns = columns.shape[2]  # fewer than width, maybe, in the last tile

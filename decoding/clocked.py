@@ -44,12 +44,12 @@ def timed_rounds(
     a TimedRound. The arguments are those of `begin`: decoder, target, draft model, encoder, ids of
     the prompt, n_tokens, and options such as K.
     """
-    seconds: list[float] = []
+    seconds: list[float] = []  # of each round
     drafting: list[float] = []  # of each call in this round
     reading: list[float] = []
     clocked_target: Any = Clocked(target, "read", reading)
-    around = lambda drafter: Clocked(drafter, "propose", drafting)
-    rounds = begin(decoder, clocked_target, *arguments, **options, around_drafter=around)
+    clocked_drafter = partial(Clocked, method="propose", seconds=drafting)
+    rounds = begin(decoder, clocked_target, *arguments, **options, around_drafter=clocked_drafter)
     for this_round in timed(rounds, seconds):
         yield TimedRound(this_round, seconds[-1], sum(drafting), sum(reading))
         drafting.clear()

@@ -60,11 +60,9 @@ def explain_difference(
     passes_agree = spread(logits) <= MOST_FLOORS * sum_error
 
     # what a token was chosen by in each pass, and how far rounding can put it off
-    if noise_seed is None or to_probs.greedy:
-        scores, float_error = logits, sum_error
-    else:
-        p = to_probs(logits)
-        scores = np.array([noisy_log_probs(row, noise_seed, len(text)) for row in p])
+    scores, float_error = logits, sum_error
+    if noise_seed is not None and not to_probs.greedy:
+        scores = noisy_scores(logits, to_probs, noise_seed, position=len(text))
         float_error = sum_error / to_probs.temperature
     if passes_agree:
         float_error = max(float_error, spread(scores))
@@ -83,6 +81,16 @@ def explain_difference(
         "float_error": float(float_error),
         "verdict": "tie" if is_tie else "bug",
     }
+
+
+def noisy_scores(
+    logits: np.ndarray, to_probs: SamplingParams, noise_seed: int, position: int
+) -> np.ndarray:  # [n_passes, n_vocab] -> the same
+    """What draft and target choose a token by if they share noise: log p plus the noise of this
+    position of the text. logits: those of the same position in several passes
+    """
+    p = to_probs(logits)
+    return np.array([noisy_log_probs(row, noise_seed, position) for row in p])
 
 
 def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:

@@ -151,24 +151,32 @@ def common_name(name: str) -> str:
 def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     """Parse `value`, the bytes of a protobuf message that says where an array lies, into a Tensor
     of this name in the file at `path`. Its fields are the type of numbers (one of TYPES), the shape
-    (a message, in which each dimension is a message with its size), and the array's offset and size
-    in bytes. Raises ValueError or TypeError if they are damaged, for a type of numbers that cannot
-    be read, and for a size in bytes that is not that of the shape.
+    (`parse_shape`), and the array's offset and size in bytes. Raises ValueError or TypeError if
+    they are damaged, for a type of numbers that cannot be read, and for a size in bytes that is not
+    that of the shape.
     """
     entry = dict(parse_fields(value))  # a field that is 0 is not stored
-    shape = []
-    for field, dimension in parse_fields(entry.get(SHAPE, b"")):
-        if field == DIMENSION:
-            of_dimension = dict(parse_fields(dimension))
-            shape.append(of_dimension.get(DIMENSION_SIZE, 0))
-    if len(shape) == 3 and shape[0] == 1:  # [1, n, m], a convolution: so OpenAI stores a matrix
-        shape = shape[1:]
     number: Any = entry.get(DTYPE)
     dtype = TYPES.get(number, f"TensorFlow's {number}")  # of another, for the error of Tensor
-    tensor = Tensor(path, name, dtype, tuple(shape), entry.get(OFFSET, 0))
+    shape = parse_shape(entry.get(SHAPE, b""))
+    tensor = Tensor(path, name, dtype, shape, entry.get(OFFSET, 0))
     if tensor.size != entry.get(SIZE, 0):
         raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")
     return tensor
+
+
+def parse_shape(value: bytes) -> tuple:
+    """The shape in the bytes of a protobuf message, in which each dimension is a message with its
+    size. [1, n, m], a convolution, becomes (n, m): so OpenAI stores a matrix.
+    """
+    sizes = []
+    for field, dimension in parse_fields(value):
+        if field == DIMENSION:
+            of_dimension = dict(parse_fields(dimension))
+            sizes.append(of_dimension.get(DIMENSION_SIZE, 0))  # a size of 0 is not stored
+    if len(sizes) == 3 and sizes[0] == 1:
+        sizes = sizes[1:]
+    return tuple(sizes)
 
 
 def index_names(folder: Path) -> list[str]:
