@@ -219,22 +219,13 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
     flag, for a text that is no such list, for more than 1,000 values (MOST_VALUES), and for
     different texts that end in the same name as paths: here/17M and there/17M.
     """
-    values: list[Any] = []
+    expected = "numbers such as 0,0.7"
+    if kind is int:
+        expected = "whole numbers of 1 or more, such as 1,2,4 or 1..4"
     try:
-        for part in text.split(","):
-            first, dots, last = part.partition("..")
-            if dots and kind is int:
-                # of too many, only so many that they are refused below
-                end = min(int(last), int(first) + MOST_VALUES)
-                values += range(int(first), end + 1)
-            else:
-                values.append(kind(part))
+        values = whole_numbers(text) if kind is int else [kind(part) for part in text.split(",")]
     except ValueError:
-        values = []
-    if not values or (kind is int and min(values) < 1):
-        whole = "whole numbers of 1 or more, such as 1,2,4 or 1..4"
-        expected = whole if kind is int else "numbers such as 0,0.7"
-        raise ValueError(f"--{flag} {text!r}: expected {expected}")
+        raise ValueError(f"--{flag} {text!r}: expected {expected}") from None
     if len(values) > MOST_VALUES:
         raise ValueError(f"--{flag} {text!r}: expected at most {MOST_VALUES} values")
     values = list(dict.fromkeys(values))
@@ -242,6 +233,24 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
     if kind is str and len({*names}) < len(names):
         raise ValueError(f"--{flag} {text!r}: expected folders of different names")
     return values
+
+
+def whole_numbers(text: str) -> list[int]:
+    """The numbers of a list such as "1,2,4" or "1..4,8", in their order; of a range such as
+    "1..4000" the first 1,001 (MOST_VALUES, and one more). Raises ValueError for a text that is no
+    such list, has an empty range only, or a number below 1.
+    """
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dots, last = part.partition("..")
+        if dots:
+            end = min(int(last), int(first) + MOST_VALUES)
+            numbers += range(int(first), end + 1)
+        else:
+            numbers.append(int(part))
+    if not numbers or min(numbers) < 1:
+        raise ValueError
+    return numbers
 
 
 def encode_fitting(

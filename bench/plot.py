@@ -124,15 +124,14 @@ def draw(rows: list[dict]) -> str:
     speedup is not told apart from 1. Rows whose speedup is withheld are left out. rows: of at most
     six temperatures, as many as DASHES
     """
-    warning = label(rows[0]["settings"]).strip("*")  # or ""
-    rows = [row for row in rows if row["speedup"] is not None]
-    if not rows:
+    shown = [row for row in rows if row["speedup"] is not None]
+    if not shown:
         return framed([], "every speedup is withheld: the table says why", AXES["K"], "", LEGEND)
     axis = "K"
-    if len(values(rows, "K")) == 1 and len(values(rows, "batch_size")) > 1:
+    if len(values(shown, "K")) == 1 and len(values(shown, "batch_size")) > 1:
         axis = "batch_size"
-    numbers, lines = values(rows, axis), lines_of(rows, axis)
-    most = most_shown(rows)
+    numbers = values(shown, axis)
+    most = most_shown(shown)
 
     def x_of(number: int) -> float:
         return LEFT + (RIGHT - LEFT) * (numbers.index(number) + 0.5) / len(numbers)
@@ -141,18 +140,21 @@ def draw(rows: list[dict]) -> str:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
     parts = axes(numbers, most, x_of, y_of)
+    lines = lines_of(shown, axis)
+    entries = list(lines)
     looks = []
     # each line a little further to the side, so that bars can be told apart; all within half of
     # the way to the next number
     step = min(5, (RIGHT - LEFT) / len(numbers) / 2 / len(lines))
     for i, of_line in enumerate(lines.values()):
         xs = [x_of(row[axis]) + step * i for row in of_line]
-        colour, stroke = look_of(of_line[0], rows)  # of all its rows
+        colour, stroke = look_of(of_line[0], shown)  # of all its rows
         parts += line_of(of_line, xs, colour, stroke, y_of, most)
         looks.append((colour, stroke))
-    parts += legend([*lines], looks)
-    height = end_of_legend([*lines]) + 30
-    return framed(parts, "speedup over plain decoding", AXES[axis], escape(warning), height)
+    parts += legend(entries, looks)
+    height = end_of_legend(entries) + 30
+    warning = escape(label(rows[0]["settings"]).strip("*"))  # "" if the figures are real ones
+    return framed(parts, "speedup over plain decoding", AXES[axis], warning, height)
 
 
 def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:

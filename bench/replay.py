@@ -119,10 +119,9 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
         where = f"{path}, text {n}"
         try:
             record = loads(line)
-            is_of_batch = "settings" in record
-            if is_of_batch and record.get("error"):
+            settings = record.get("settings", {})  # other programs write none
+            if "settings" in record and record.get("error"):
                 continue
-            settings = record["settings"] if is_of_batch else {}
             writer = settings.get("target_model_size", target)
             if writer == target:
                 texts.append(text_of(record, encoder, n_ctx))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from bench.rows import Draft, Runs
+from bench.rows import Draft, Run, Runs
 from decoding.batching import decode_together
 from decoding.clocked import TimedRound, timed_rounds
 from decoding.streams import Purpose, stream
@@ -105,17 +105,25 @@ def decode_texts(
         texts = [decode_one(0, batched=lambda model: model)]
     else:
         texts = decode_together([partial(decode_one, i) for i in range(len(prompts))], target)
-    # in a batch a loop waits for the others, too: its times tell nothing of its own parts
-    is_alone = len(texts) == 1
-    rounds_of_all: list[Draft] = []
+    return run_of(texts)
+
+
+def run_of(texts: list[Written]) -> Run:
+    """What decode_texts returns, a dict, of the texts that were written together."""
+    rounds: list[Draft] = []
     for text in texts:
-        rounds_of_all += text.drafts
+        rounds += text.drafts
+    draft_seconds: list[float] = []
+    target_seconds: list[float] = []
+    if len(texts) == 1:  # in a batch a loop waits for the others, too: its times tell nothing
+        draft_seconds = texts[0].draft_seconds
+        target_seconds = texts[0].target_seconds
     return {
         "texts": [text.ids for text in texts],
-        "rounds": rounds_of_all,
+        "rounds": rounds,
         "seconds": max(text.seconds for text in texts),
-        "draft_seconds": texts[0].draft_seconds if is_alone else [],
-        "target_seconds": texts[0].target_seconds if is_alone else [],
+        "draft_seconds": draft_seconds,
+        "target_seconds": target_seconds,
     }
 
 

@@ -1,6 +1,6 @@
 """The checks of the exercises: CHECKS[name](answer) raises WrongAnswer, which says what is wrong.
-For a right answer it returns a sentence about it, or "". An answer is the reader's function of that
-name, as exercises/mine.py describes it.
+For a right answer it returns a sentence about it, or None. An answer is the reader's function of
+that name, as exercises/mine.py describes it.
 
 No check is statistical: rules and loops are judged by the referee (proof/prove.py), which takes
 every branch of their random choices, in its own cases and in those of RULES and LOOPS below.
@@ -9,26 +9,15 @@ every branch of their random choices, in its own cases and in those of RULES and
 import itertools
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
 from exercises import solutions
+from proof import cases as known
 from proof import enumerate as enumeration
-from proof.cases import (
-    BONUS,
-    LOOP_CASES,
-    P2,
-    Q1,
-    Q2,
-    RULE_CASES,
-    Case,
-    P,
-    random_model,
-    rows,
-    rule_case,
-)
+from proof.cases import LOOP_CASES, RULE_CASES, Case, random_model, rows, rule_case
 from proof.enumerate import Undecidable, branches, format_row, in_line, take
 from proof.follow import followed, untouched
 from proof.forms import tokens_of
@@ -46,7 +35,8 @@ TAIL_Q = 0.65 ** np.arange(30)
 TAIL_P = TAIL_Q * np.resize([0.5, 0.9, 2.0], 30)  # less than q, nearly q, more
 TAIL = rows(TAIL_P / TAIL_P.sum(), np.eye(30)[25]), rows(TAIL_Q / TAIL_Q.sum())
 SURE = [[0, 1, 0]] * 5
-NOTEBOOK = rows(P, BONUS), rows([0.2, 0.2, 0.6])  # p and q of docs/walkthrough.ipynb
+SURE_P, SURE_Q = rows(*SURE, known.P, known.P2, known.BONUS), rows(*SURE, known.Q1, known.Q2)
+NOTEBOOK = rows(known.P, known.BONUS), rows([0.2, 0.2, 0.6])  # p and q of docs/walkthrough.ipynb
 RULES = [
     rule_case("the notebook's", *NOTEBOOK, 1),
     *RULE_CASES,
@@ -59,7 +49,7 @@ RULES = [
     rule_case("a nearly sure draft", rows([0.9993, 0.0007]), rows([0.9999, 0.0001]), 1),
     rule_case("four tokens, K = 3", random_model(3, 4, 1), random_model(4, 4, 1), 3),
     rule_case("seven tokens", random_model(21, 7), random_model(22, 7, 3), 2),
-    rule_case("K = 7", rows(*SURE, P, P2, BONUS), rows(*SURE, Q1, Q2), 7),
+    rule_case("K = 7", SURE_P, SURE_Q, 7),
 ]
 LOOPS = [
     *LOOP_CASES,
@@ -102,29 +92,33 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
     """
     own = deepcopy(arguments)
     found, _ = take(lambda branch: answer(*own))
-    values = ", ".join(format_row(a) if np.ndim(a) else f"{a:g}" for a in arguments)
+    values = ", ".join(format_row(x) if np.ndim(x) else f"{x:g}" for x in arguments)
     call = f"{answer.__name__}({values})" if hasattr(answer, "__name__") else f"it of {values}"
-    try:
-        is_right = np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0, 1e-6)
-    except (TypeError, ValueError):
-        is_right = False
-    shown = [f"{x:.4g}" if isinstance(x, float) else format_row(x) for x in (found, expected)]
-    if shown[0] == shown[1]:  # four digits do not tell them apart
-        shown = [str(np.asarray(x).tolist()) for x in (found, expected)]
-    require(is_right, f"{call} gives {shown[0]}, expected {shown[1]}")
+    shown, right = four_digits(found), four_digits(expected)
+    if shown == right:  # four digits do not tell them apart
+        shown, right = str(np.asarray(found).tolist()), str(np.asarray(expected).tolist())
+    require(is_close(found, expected), f"{call} gives {shown}, expected {right}")
     require(repr(own) == repr(arguments), f"{call} changes its arguments")
 
 
-def check_temperature_1(answer: Callable) -> str:
+def four_digits(x: Any) -> str:
+    """A float or a row of numbers in four digits; anything else as Python prints it."""
+    return f"{x:.4g}" if isinstance(x, float) else format_row(x)
+
+
+def is_close(found: Any, expected: Any) -> bool:
+    """Whether what was found is the expected number or array, up to 1e-6; not if it is none."""
+    try:
+        return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0, 1e-6)
+    except (TypeError, ValueError):
+        return False
+
+
+def check_temperature_1(answer: Callable) -> None:
+    small = [0.0, 1.0, -2.0], [0.0, -4.0, -8.0, -12.0], [-3.0, -3.0]
     large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0], [0.0] * 7 + [800.0]
     for temperature in (0.5, 1.0, 1.5, 3.0, 0.05, 1e-4, 1e-5, 50.0):
-        for logits in (
-            [0.0, temperature, -2 * temperature],
-            [0.0, 1.0, -2.0],
-            [0.0, -4.0, -8.0, -12.0],
-            *large,
-            [-3.0, -3.0],
-        ):
+        for logits in ([0.0, temperature, -2 * temperature], *small, *large):
             expected = SamplingParams(temperature)(np.array([logits]))[0]
             compare(answer, expected, np.array(logits), temperature)
     for temperature in (0.0, 1e-9):
@@ -134,24 +128,21 @@ def check_temperature_1(answer: Callable) -> str:
     for low, high in ((-3, -1), (0.2, 0.9), (-100, -99.999), (100, 100.001)):
         compare(answer, [0, 1], np.array([low, high]), 0.0)
         compare(answer, [1, 0], np.array([high, low]), 0.0)
-    return ""
 
 
-def check_residual_2(answer: Callable) -> str:
+def check_residual_2(answer: Callable) -> None:
     for p, q in PAIRS:
         lacking = np.maximum(p - q, 0)
         compare(answer, lacking / lacking.sum() if lacking.any() else p, p, q)
-    return ""
 
 
-def check_speedup_7(answer: Callable) -> str:
+def check_speedup_7(answer: Callable) -> None:
     for K, a, c, v in itertools.product(
         (1, 2, 4, 7, 40, 0), (0.0, 0.3, 0.8125, 0.9999, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
     ):
         # n drafts are accepted, then one more token comes
         n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
         compare(answer, n_tokens / (K * c + v), a, K, c, v)
-    return ""
 
 
 # ---------------------------------------------------------------- one token
@@ -188,13 +179,9 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
         result = keeping(answer, rng.stop)(p.copy(), q.copy(), sample, rng.accept)
         if rng.symbolic:
             rng.stop(OWN)
-        if not hasattr(result, "__len__") or len(result) != 2:
-            rng.stop(
-                f"it returns {result!r}: return two values, the token and whether it is drafted"
-            )
-        if isinstance(result[0], (bool, np.bool_)):
-            rng.stop(f"it returns {result!r}: return the token first, then whether it is drafted")
-        return tokens_of(result[:1], len(p), rng.stop)[0], not result[1]
+        check_pair(result, rng.stop)
+        token, is_draft = result
+        return tokens_of((token,), len(p), rng.stop)[0], not is_draft
 
     found = np.zeros((2, len(p)))
     with untouched(), followed():
@@ -205,11 +192,36 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
     return found
 
 
+def check_pair(result: Any, stop: Callable) -> None:
+    """Call stop(problem), which raises, unless a result is (token, whether it is the draft)."""
+    if not hasattr(result, "__len__") or len(result) != 2:
+        stop(f"it returns {result!r}: return two values, the token and whether it is drafted")
+    if isinstance(result[0], (bool, np.bool_)):
+        stop(f"it returns {result!r}: return the token first, then whether it is drafted")
+
+
+def most_kept(p: np.ndarray, q: np.ndarray, n_drafts: int) -> float:
+    """The probability that one of n_drafts drafts from q is kept, if they are tried in turn: the
+    most for one draft.
+    """
+    kept = 0.0
+    lacking = p
+    for _ in range(n_drafts):
+        kept += (1 - kept) * np.minimum(lacking, q).sum()
+        lacking = solutions.residual_2(lacking, q)
+    return kept
+
+
 def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -> None:
     """Raise WrongAnswer unless the token has the distribution p, and is one of n_drafts drafts as
-    often as it is if they are tried in turn, or more often.
+    often as it is if they are tried in turn, or more often; and unless what is said to be a draft
+    was sampled from q.
     """
-    runs = []  # of each: (what it returned, the tokens that it sampled from q)
+    case = f"p = {format_row(p)}, q = {format_row(q)}"
+    if len(p) > MOST_SHOWN:
+        case = f"p and q of {len(p)} tokens"
+
+    runs: list[tuple[Any, list]] = []  # of each what it returned, and the tokens it sampled from q
 
     @wraps(answer)
     def noted(p, q, sample, accept):
@@ -221,34 +233,41 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
                 drafts.append(token)
             return token
 
-        runs.append((answer(p, q, sample_and_note, accept), drafts))
-        return runs[-1][0]
+        result = answer(p, q, sample_and_note, accept)
+        runs.append((result, drafts))
+        return result
 
-    found = kept_and_replaced(noted, p, q)
-    kept, out = found[0].sum(), found.sum(axis=0)
-    case = f"p = {format_row(p)}, q = {format_row(q)}"
-    comes = f"what comes out is {format_row(out)}, expected p"
-    if len(p) > MOST_SHOWN:
-        case, worst = f"p and q of {len(p)} tokens", (out - p).argmax()
-        comes = f"token {worst} comes out with {figure(out[worst])}, p is {figure(p[worst])}"
-    expected, lacking = 0.0, p
-    for _ in range(n_drafts):
-        expected += (1 - expected) * np.minimum(lacking, q).sum()
-        lacking = solutions.residual_2(lacking, q)
-    figures = f"{kept:.4f} of the drafts are kept, {expected:.4f} can be"
-    if n_drafts == 2:
-        in_turn = f"trying both in turn gives {expected:.4f}"
-        figures = f"a draft comes out in {kept:.4f} of the cases, {in_turn}"
-    distance = f"at a distance of {figure(abs(out - p).sum() / 2)}"
-    is_right = np.allclose(out, p, 0, 1e-6)
-    require(is_right, f"{case}: {comes}, {distance}; {figures}")
-    require(kept > expected - 1e-6, f"{case}: the distribution is right; {figures}")
-    drafted = 1 - (1 - q) ** n_drafts
-    is_said = (found[0] < drafted + 1e-6).all()
-    require(is_said, f"{case}: {format_row(found[0])} are said to be drafts, {figures}")
+    kept, replaced = kept_and_replaced(noted, p, q)
+    check_figures(case, kept, replaced, p, q, n_drafts)
     for (token, is_draft), drafts in runs:
         wrong = f"token {token}, said to be the draft, is none that sample(q) returned"
         require(not is_draft or token in drafts, f"{case}: the distribution is right, but {wrong}")
+
+
+def check_figures(
+    case: str, kept: np.ndarray, replaced: np.ndarray, p: np.ndarray, q: np.ndarray, n_drafts: int
+) -> None:
+    """Raise WrongAnswer, with the words for the case, unless an answer has the distribution p, and
+    keeps a draft as often as can be (most_kept), but no token more often than it is drafted.
+
+    kept, replaced: [n_vocab], the probability that a token comes out as a draft, as a replacement
+    """
+    out = kept + replaced
+    comes = f"what comes out is {format_row(out)}, expected p"
+    if len(p) > MOST_SHOWN:
+        worst = (out - p).argmax()
+        comes = f"token {worst} comes out with {figure(out[worst])}, p is {figure(p[worst])}"
+    expected = most_kept(p, q, n_drafts)
+    figures = f"{kept.sum():.4f} of the drafts are kept, {expected:.4f} can be"
+    if n_drafts == 2:
+        in_turn = f"trying both in turn gives {expected:.4f}"
+        figures = f"a draft comes out in {kept.sum():.4f} of the cases, {in_turn}"
+    distance = f"at a distance of {figure(abs(out - p).sum() / 2)}"
+    require(is_close(out, p), f"{case}: {comes}, {distance}; {figures}")
+    require(kept.sum() > expected - 1e-6, f"{case}: the distribution is right; {figures}")
+    drafted = 1 - (1 - q) ** n_drafts
+    is_said = (kept < drafted + 1e-6).all()
+    require(is_said, f"{case}: {format_row(kept)} are said to be drafts, {figures}")
 
 
 def check_one_token_3(answer: Callable) -> str:
@@ -259,10 +278,9 @@ def check_one_token_3(answer: Callable) -> str:
     return f"{example} it keeps {np.minimum(p, q).sum():.2f} of the drafts, and no rule more"
 
 
-def check_two_drafts_8(answer: Callable) -> str:
+def check_two_drafts_8(answer: Callable) -> None:
     for p, q in PAIRS:
         check_token(answer, p, q, n_drafts=2)
-    return ""
 
 
 # ---------------------------------------------------------------- rules and loops
@@ -304,6 +322,7 @@ def check_rule(answer: Callable) -> list[dict[str, Any]]:
     def stop(problem):
         raise Undecidable(problem)
 
+    @wraps(answer)  # with its parameters
     def rule(*arguments, **given):
         result = keeping(answer, stop)(*arguments, **given)
         if result is None:  # the referee has a better word for it
@@ -312,15 +331,15 @@ def check_rule(answer: Callable) -> list[dict[str, Any]]:
             stop(f"it returns {result!r}: return two values, how many and the token that follows")
         return tuple(result)
 
+    @wraps(answer)
     def swapped(*arguments, **given):
         return rule(*arguments, **given)[::-1]
 
-    judge = lambda function: referee(wraps(answer)(function), RULES)  # with its parameters
     try:
-        return judge(rule)
+        return referee(rule, RULES)
     except WrongAnswer as wrong:
         try:
-            judge(swapped)
+            referee(swapped, RULES)
         except WrongAnswer:
             raise wrong from None
     raise WrongAnswer("it is right if its two values change places: how many comes first")
@@ -356,38 +375,54 @@ class Supervised:
     """
 
     def __init__(self, model, role, prompt, most=None, once=False, drafting=None):
-        self.model, self.role, self.most, self.once = model, role, most, once
-        self.prompt = prompt
-        self.drafting, self.text, self.before_draft, self.read = drafting, [], [], set()
+        self.model, self.role, self.prompt = model, role, prompt
+        self.most, self.once, self.drafting = most, once, drafting
+        self.text, self.before_draft, self.read = [], [], set()
 
-    def __call__(self, new_ids, *cache):
+    def __call__(self, new_ids, cache=None):
         if not len(new_ids):
             self.stop("nothing: expected the ids that its cache lacks. Were rejected ones cut off?")
-        rows = self.model(new_ids, *cache)
-        self.text = text = [*(cache[0].ids if cache else new_ids)]
-        if any(a != b for a, b in zip(text, self.prompt)):
-            self.stop(f"{format_row(text)}: expected ids, its argument, at the beginning")
-        beginnings = {tuple(text[:n]) for n in range(len(text), len(text) - len(new_ids), -1)}
+        rows = self.model(new_ids, cache)
+        self.text = list(new_ids if cache is None else cache.ids)
+        if not agree(self.text, self.prompt):
+            self.stop(f"{format_row(self.text)}: expected ids, its argument, at the beginning")
         if self.drafting:
-            other = self.drafting.before_draft
-            self.drafting.text = self.drafting.before_draft = []  # it may draft nothing next time
-            if any(a != b for a, b in zip(text, other)):
-                self.stop(f"{text}, and the draft model {other}: is there a hole, or a stale end?")
-            if len(text) > self.most:
-                self.stop(
-                    f"{text}, {len(text)} ids, where the finished text has {self.most + 1}: "
-                    "draft fewer, and leave room for the target's own token"
-                )
-        if self.once and (again := beginnings & self.read):
-            self.stop(
-                f"{[*min(again)]} again: expected that its cache keeps what is certain, "
-                "and that each round adds a token of the target's own"
-            )
-        self.read |= beginnings
+            self.check_draft()
+        if self.once:
+            self.check_new(len(new_ids))
         return rows
+
+    def check_draft(self):
+        """Stop the loop if what was read last is not what the draft model drafted after, or is too
+        long. Forget that it has drafted: it may draft nothing next time.
+        """
+        text, other = self.text, self.drafting.before_draft
+        self.drafting.text = self.drafting.before_draft = []
+        if not agree(text, other):
+            self.stop(f"{text}, and the draft model {other}: is there a hole, or a stale end?")
+        if len(text) > self.most:
+            too_long = f"{len(text)} ids, where the finished text has {self.most + 1}"
+            room = "draft fewer, and leave room for the target's own token"
+            self.stop(f"{text}, {too_long}: {room}")
+
+    def check_new(self, n_new):
+        """Stop the loop if one of the last n_new ids was read before, after the same ids."""
+        n = len(self.text)
+        beginnings = {tuple(self.text[:end]) for end in range(n - n_new + 1, n + 1)}
+        again = beginnings & self.read
+        if again:
+            kept = "its cache keeps what is certain"
+            added = "each round adds a token of the target's own"
+            self.stop(f"{list(min(again))} again: expected that {kept}, and that {added}")
+        self.read |= beginnings
 
     def stop(self, problem):
         self.model.stop(f"the {self.role} reads {problem}")
+
+
+def agree(ids: Sequence[int], others: Sequence[int]) -> bool:
+    """Whether two texts are the same, as far as the shorter one goes."""
+    return all(a == b for a, b in zip(ids, others))
 
 
 def check_loop(answer: Callable, once: bool = False) -> None:
@@ -398,18 +433,20 @@ def check_loop(answer: Callable, once: bool = False) -> None:
     @wraps(answer)  # with its parameters
     def supervised(target, draft_model, ids, n_tokens, K, **given):
         prompt = [*ids]
-        draft_model = Supervised(draft_model, "draft model", prompt, once=once)
         most = len(ids) + n_tokens - 1
-        checking = Supervised(target, "target", prompt, most, once, draft_model)
+        drafting = Supervised(draft_model, "draft model", prompt, once=once)
+        checking = Supervised(target, "target", prompt, most, once, drafting)
+        sample = given.get("sample")
 
-        def sample(row):
-            draft_model.before_draft = draft_model.text
-            return given["sample"](row)
+        def sample_and_note(row):
+            drafting.before_draft = drafting.text
+            return sample(row)
 
-        end = given.get("end")
-        own = {"sample": sample, "end": end if end is None else np.int64(end)}  # an equal object
-        own = {name: own.get(name, value) for name, value in given.items()}
-        text = answer(checking, draft_model, ids, n_tokens, K, **own)
+        if sample:
+            given["sample"] = sample_and_note
+        if given.get("end") is not None:
+            given["end"] = np.int64(given["end"])  # equal to a token, but another object
+        text = answer(checking, drafting, ids, n_tokens, K, **given)
         if ids != prompt:
             target.stop(f"it changes its argument ids, from {prompt} to {ids}")
         if text and len(text) > n_tokens and [*text[: len(prompt)]] == prompt:
@@ -421,23 +458,13 @@ def check_loop(answer: Callable, once: bool = False) -> None:
     referee(supervised, LOOPS)
 
 
-def check_speculative_5(answer: Callable) -> str:
-    check_loop(answer)
-    return ""
-
-
-def check_cached_6(answer: Callable) -> str:
-    check_loop(answer, once=True)
-    return ""
-
-
-CHECKS: dict[str, Callable[[Callable], str]] = {
+CHECKS: dict[str, Callable[[Callable], str | None]] = {
     "temperature_1": check_temperature_1,
     "residual_2": check_residual_2,
     "one_token_3": check_one_token_3,
     "verify_4": check_verify_4,
-    "speculative_5": check_speculative_5,
-    "cached_6": check_cached_6,
+    "speculative_5": check_loop,
+    "cached_6": partial(check_loop, once=True),
     "speedup_7": check_speedup_7,
     "two_drafts_8": check_two_drafts_8,
     "block_9": check_block_9,

@@ -14,7 +14,7 @@ from decoding.decode import DECODERS, load_pair, timed
 from exercises import solutions
 from exercises.checks import CHECKS, UNWRITTEN, check, kept_and_replaced
 from proof.enumerate import Undecidable, format_row
-from proof.mistakes import MISTAKES, edited
+from proof.mistakes import MISTAKES, compiled, edited
 from sampling import NeuralDrafter, Rng, SamplingParams, autoregressive, speculative
 
 PAIR = "17M", "0.7M-17M", MODELS_DIR  # target, draft model
@@ -27,6 +27,7 @@ MISTAKES_SHOWN = {  # of the museum, as changes of one_token_3: {name: (right, w
     "first-draft-unverified": ("accept(p[x] / q[x])", "True"),
 }
 GREEN, GREY, RED, VIOLET = "#0a6449", "#7f838d", "#9c3208", "#5a48b5"
+Timed = tuple[list[int], list[float]]  # a text: tokens of each round, its seconds
 
 # ---------------------------------------------------------------- two guesses
 
@@ -58,17 +59,18 @@ def print_guess(guess, p, q):
     p, q: [n_vocab], of the target and the draft model
     """
     name = guess.__name__
-    expected = found = kept_and_replaced(GUESSES[name], p, q)
+    expected = kept_and_replaced(GUESSES[name], p, q)
     try:
         found = kept_and_replaced(guess, p, q)
+    except Undecidable as problem:
+        said = str(problem)
+        print(f"{name}: {'STILL TO BE WRITTEN' if said.startswith(UNWRITTEN) else said}")
+    else:
         print_outcome(name, p, *found)
         if (found[0] > q + 1e-6).any():
             print("  More drafts of a token are kept than q gives: is x sampled from q?")
         if np.allclose(found, expected):
             return
-    except Undecidable as problem:
-        said = str(problem)
-        print(f"{name}: {'STILL TO BE WRITTEN' if said.startswith(UNWRITTEN) else said}")
     print_outcome("The answer below the task", p, *expected)
 
 
@@ -197,7 +199,8 @@ def first_token_distribution(p, q, mistake=None):
     """
     rule = solutions.one_token_3
     if mistake:
-        rule = FunctionType(edited(rule, MISTAKES_SHOWN[mistake])[2], vars(solutions))
+        _, wrong = edited(rule, MISTAKES_SHOWN[mistake])
+        rule = FunctionType(compiled(rule, wrong), vars(solutions))
     return kept_and_replaced(rule, p, q).sum(axis=0)
 
 
@@ -206,7 +209,7 @@ def print_mistakes():
     wrong.
     """
     for name, pieces in MISTAKES_SHOWN.items():
-        right, wrong, _ = edited(solutions.one_token_3, pieces)
+        right, wrong = edited(solutions.one_token_3, pieces)
         print(f"{name}: {MISTAKES[name].what}")
         for line, other in zip(right.splitlines(), wrong.splitlines()):
             if line != other:
@@ -264,7 +267,7 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     """
     target, draft_model, encoder = load_pair(*PAIR)
     ids = encoder.encode("The queen looked into the mirror and")
-    drafting: dict[int, list[float]] = {K: [] for K in Ks}
+    drafting: dict[int, list[float]] = {K: [] for K in Ks}  # seconds for each token
     verifying: dict[int, list[float]] = {K: [] for K in Ks}
     single: list[float] = []
     for _ in range(turns):
@@ -272,13 +275,9 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
         list(autoregressive(Clocked(target, "read", passes), ids, 12, TO_PROBS, Rng(0)))
         single += passes[-12:]  # the first one is the prefill
         for K in Ks:
-            drafts: list[float] = []
-            passes, rng = [], Rng(0)
-            drafter = Clocked(NeuralDrafter(draft_model, TO_PROBS, rng), "propose", drafts)
-            model, n_tokens = Clocked(target, "read", passes), 3 * (K + 1)  # room for full drafts
-            list(islice(speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng), 3))
+            drafts, passes = seconds_of_two_rounds(target, draft_model, ids, K)
             drafting[K] += [seconds / K for seconds in drafts]
-            verifying[K] += passes[-2:]
+            verifying[K] += passes
     unit = median(single)
     costs = {K: (median(drafting[K]) / unit, median(verifying[K]) / unit) for K in Ks}
     print(f"one pass of the target over one token: {1000 * unit:.1f} ms")
@@ -286,14 +285,34 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     for K, (c, v) in costs.items():
         print(f"{K:3} {c:6.2f} {v:6.2f}")
     print_doubt(costs)
+    draw_verify_costs(costs)
+    return costs
+
+
+def seconds_of_two_rounds(target, draft_model, ids, K) -> tuple[list[float], list[float]]:
+    """Decode two rounds after ids, each with a draft of K tokens. Returns (seconds of each draft,
+    of each of the target's passes over K + 1 tokens).
+    """
+    drafts: list[float] = []
+    passes: list[float] = []
+    rng = Rng(0)
+    drafter = Clocked(NeuralDrafter(draft_model, TO_PROBS, rng), "propose", drafts)
+    model = Clocked(target, "read", passes)
+    n_tokens = 3 * (K + 1)  # room for full drafts
+    rounds = speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng)
+    list(islice(rounds, 3))  # the first one is the prefill
+    return drafts, passes[-2:]
+
+
+def draw_verify_costs(costs: dict[int, tuple[float, float]]):
+    """Draw v of the costs {K: (c, v)} against the number of tokens in the pass, K + 1."""
     axes = new_axes("tokens in a pass of the target", "its time, in passes over one token")
-    n_rows = [1, *(K + 1 for K in Ks)]
+    n_rows = [1, *(K + 1 for K in costs)]
     verify_costs = [1, *(v for _, v in costs.values())]
     axes.plot(n_rows, verify_costs, "o-", color=GREEN, label="one pass: v")
     axes.plot(n_rows, n_rows, "--", color=GREY, label="a pass for each token")
     axes.set(xlim=0, ylim=(0, max(verify_costs) + 2))
     show_picture(axes)
-    return costs
 
 
 def print_doubt(costs: dict[int, tuple[float, float]]):
@@ -312,29 +331,33 @@ def run_race(K: int, predicted: float):
     does not use. Prints the measured speedup beside the predicted one, and draws the first text.
     """
     texts = texts_to_write(first=1, n_times=2)
-    # {decoder: [([tokens of each round], [its seconds]) of each text]}
-    rounds: dict[str, list[tuple[list[int], list[float]]]] = {decoder: [] for decoder in DECODERS}
+    runs: dict[str, list[Timed]] = {decoder: [] for decoder in DECODERS}  # a run of each text
     for seed, ids in texts:
         for decoder in DECODERS:
             seconds: list[float] = []
-            of_text = timed(rounds_of(decoder, K, seed, ids), seconds)
-            n_tokens = [len(this_round.tokens) for this_round in of_text]
-            rounds[decoder].append((n_tokens[1:], seconds[1:]))  # without the prefill
-    ms = {decoder: 1000 * np.array([sum(s) for _, s in rounds[decoder]]) for decoder in DECODERS}
+            rounds = timed(rounds_of(decoder, K, seed, ids), seconds)
+            n_tokens = [len(this_round.tokens) for this_round in rounds]
+            runs[decoder].append((n_tokens[1:], seconds[1:]))  # without the prefill
+    ms = {}  # {decoder: [n_texts]}
     for decoder in DECODERS:
-        passes = np.mean([len(n_tokens) for n_tokens, _ in rounds[decoder]])
-        print(
-            f"{decoder:<15}{passes:5.1f} passes of the target, {ms[decoder].mean():4.0f} ms a text"
-        )
-    baseline, speculated = (ms[decoder] for decoder in DECODERS)
+        ms[decoder] = 1000 * np.array([sum(seconds) for _, seconds in runs[decoder]])
+        passes = np.mean([len(n_tokens) for n_tokens, _ in runs[decoder]])
+        mean = ms[decoder].mean()
+        print(f"{decoder:<15}{passes:5.1f} passes of the target, {mean:4.0f} ms a text")
+    baseline, speculated = ms["autoregressive"], ms["speculative"]
     speedups = baseline / speculated
     measured = baseline.sum() / speculated.sum()
     print(f"K = {K}: predicted {predicted:.2f}, measured {measured:.2f}")
     spread = f"from {min(speedups):.2f} to {max(speedups):.2f}"
     print(f"({len(texts)} texts of {N_TOKENS} tokens, {spread})")
+    draw_race({decoder: runs[decoder][0] for decoder in DECODERS})
+
+
+def draw_race(run_of: dict[str, Timed]):
+    """Draw how the first text grows with time, {decoder: its run}."""
     axes = new_axes("ms", "tokens of the first text")
-    for decoder, colour in zip(DECODERS, (GREY, GREEN)):
-        n_tokens, seconds = rounds[decoder][0]
+    for decoder, colour in (("autoregressive", GREY), ("speculative", GREEN)):
+        n_tokens, seconds = run_of[decoder]
         ends = 1000 * np.cumsum([0, *seconds])
         axes.step(ends, np.cumsum([0, *n_tokens]), where="post", color=colour, label=decoder)
     axes.set(xlim=0, ylim=0)

@@ -80,12 +80,6 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     overlap = []
     for i in range(len(draft)):
         overlap.append(float(np.minimum(weights[i] * p[i], q[i]).sum()))
-    likely = []
-    for i, token in enumerate(this_round.tokens):
-        if i < len(draft):
-            likely.append(likely_rows(p[i], q[i], {int(token), draft[i]}))
-        else:  # the target's own token after the last drafted one
-            likely.append(likely_rows(p[i], None, {int(token)}))
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,
@@ -97,8 +91,22 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
         "overlap": overlap,
         "coins": coins,
         "support": support,
-        "likely": likely,
+        "likely": likely_of(this_round),
     }
+
+
+def likely_of(this_round: Round) -> list[list[tuple]]:
+    """For each token that a round wrote, the likely_rows [(token, p, q)] of its place, with the
+    token itself and the one that was drafted there.
+    """
+    likely = []
+    for i, token in enumerate(this_round.tokens):
+        if i < len(this_round.draft):
+            drafted = int(this_round.draft[i])
+            likely.append(likely_rows(this_round.p[i], this_round.q[i], {int(token), drafted}))
+        else:  # the target's own token after the last drafted one
+            likely.append(likely_rows(this_round.p[i], None, {int(token)}))
+    return likely
 
 
 def top_tokens(p) -> list[int]:  # [n_vocab] -> up to N_LIKELY ids

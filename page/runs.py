@@ -176,6 +176,7 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         other = settings | {"temperature": 0.0}
     runs: list[dict] = []
     n_turns = N_TURNS  # of each of the two runs
+    n_done = 0  # turns of both
     for run_settings in (settings, other):
         notes: list[dict] = []
         for note in notes_of(pair, ids, run_settings, chance):
@@ -188,7 +189,7 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)
             turns.append(turn)
-            n_done = len(runs) * n_turns + len(turns)
+            n_done += 1
             if n_done == 1:
                 times = times_of(turn)
                 if sum(times) > LONG:
@@ -197,5 +198,5 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
             tell(done=n_done, total=2 * n_turns)
         median = sorted(turns, key=speedup_of)[n_turns // 2]
         runs.append(report(median, [times_of(turn) for turn in turns]))
-    shown, other_run = runs
-    return shown | {"other": other_run}
+    first_run, other_run = runs
+    return first_run | {"other": other_run}

@@ -56,10 +56,9 @@ def main(program: str, settings: str, began: str) -> None:
 
 
 def set_apart() -> TextIO:
-    """Change this process: what it runs reads nothing from stdin and prints nothing to stdout; a
-    thread of it that ends by Undecidable or LeftOut says nothing; it ends with its parent, which
-    must hold the other end of stdin. Returns a stream to stdout as it was, which processes that it
-    forks do not have.
+    """Change this process: what it runs reads nothing from stdin and prints nothing to stdout, and
+    its threads are quiet_threads; it ends with its parent, which must hold the other end of stdin.
+    Returns a stream to stdout as it was, which processes that it forks do not have.
     """
     stdin, stdout = 0, 1  # file descriptors
     parent = os.dup(stdin)
@@ -70,6 +69,14 @@ def set_apart() -> TextIO:
     threading.Thread(target=end_with, args=[parent], daemon=True).start()
     if hasattr(os, "register_at_fork"):  # not on Windows
         os.register_at_fork(after_in_child=partial(os.dup2, nowhere, lines.fileno()))
+    quiet_threads()
+    return lines
+
+
+def quiet_threads() -> None:
+    """From now on, a thread that ends by Undecidable or LeftOut, which this package raises, prints
+    no traceback. Other errors are printed as before.
+    """
     say_raised = threading.excepthook
 
     def say_unless_ours(what: threading.ExceptHookArgs) -> None:
@@ -77,7 +84,6 @@ def set_apart() -> TextIO:
             say_raised(what)
 
     threading.excepthook = say_unless_ours
-    return lines
 
 
 def stream_to(file: int) -> TextIO:

@@ -10,6 +10,7 @@ learns grows rich.
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 
 Text = tuple[int, ...]
 
@@ -30,11 +31,9 @@ class Beginnings:
         is seen yet.
         """
         self.length = length
-        self.law: dict[Text, float] = defaultdict(float)
+        self.law = beginnings(right, length)
         self.seen: Counter[Text | None] = Counter()
         self.logs = [0.0] * len(STRENGTHS)
-        for text, probability in right.items():
-            self.law[text[:length]] += probability
 
     def add(self, text: Text, n_before: int, rounding: float) -> None:
         """Pay each bettor for one more text, after n_before of them, and count it. `rounding`, as
@@ -48,7 +47,7 @@ class Beginnings:
         sum_of_shares = 1 + rounding
         for i, a in enumerate(STRENGTHS):
             predicted = (self.seen[beginning] + a * share) / (n_before + a * sum_of_shares)
-            self.logs[i] += math.log(predicted / at_most) if at_most else math.inf
+            self.logs[i] += math.log(predicted / at_most) if at_most > 0 else math.inf
         self.seen[beginning] += 1
 
 
@@ -94,8 +93,8 @@ class Bet:
         that is not in the law counts, too: with rounding 0 it makes log_odds infinite. The caller
         has cut it to the length of the longest text of the law; further tokens are not looked at.
         """
-        for beginnings in self.cut:
-            beginnings.add(text, self.runs, self.rounding)
+        for bettors in self.cut:
+            bettors.add(text, self.runs, self.rounding)
         self.counts[text] += 1
         self.runs += 1
         self.most = max(self.most, self.log_odds)
@@ -106,8 +105,8 @@ class Bet:
         one text has settled it.
         """
         logs: list[float] = []
-        for beginnings in self.cut:
-            logs += beginnings.logs
+        for bettors in self.cut:
+            logs += bettors.logs
         top = max(logs)
         if math.isinf(top):
             return top
@@ -123,20 +122,19 @@ class Bet:
         """The beginning of a text that speaks most against the sampler: (its tokens, its frequency,
         its right probability). Of those that come too often it is the one with the largest
         divergence of the frequency from the right probability. Of several that should never come it
-        is the most frequent, and of equals the shortest. Without a run it is ((), 0.0, 0.0).
+        is the most frequent, and of equals the shortest. Without a run it is ((), 1.0, 1.0).
         """
-        worst: tuple[Text, float, float] = ((), 0.0, 0.0)
-        most = (-1.0, 0.0)  # (how much it speaks against the sampler, its frequency)
-        for beginnings in self.cut:  # the shortest first
-            counts: Counter[Text] = Counter()
-            for text, count in self.counts.items():
-                counts[text[: beginnings.length]] += count
-            for beginning, count in counts.items():
-                share, right = count / self.runs, beginnings.law.get(beginning, 0.0)
-                against = divergence(share, right) if share > right else 0.0
-                if (against, share) > most:
-                    worst, most = (beginning, share, right), (against, share)
-        return worst
+        seen: list[tuple[Text, float, float]] = []  # the shortest first
+        for bettors in self.cut:
+            for beginning, count in beginnings(self.counts, bettors.length).items():
+                right = bettors.law.get(beginning, 0.0)
+                seen.append((beginning, count / self.runs, right))
+
+        def rank(of_one: tuple[Text, float, float]) -> tuple[float, float]:
+            _, share, right = of_one
+            return (divergence(share, right) if share > right else 0.0), share
+
+        return max(seen, key=rank, default=((), 1.0, 1.0))  # of equals the first
 
     def would_show(self) -> float:
         """The total variation distance at which a sampler would have been called wrong in so many
@@ -162,6 +160,16 @@ class Bet:
         needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
         n_times_kl = shift_to_reach(needed, d)
         return min(1.0, math.sqrt(n_times_kl / (2 * n)))
+
+
+def beginnings(texts: Mapping[Text, float], length: int) -> dict[Text, float]:
+    """{the first tokens of a text, so many: their number}, from {text: a number}, such as its
+    probability or its count: the sum over all texts that begin so.
+    """
+    found: dict[Text, float] = defaultdict(float)
+    for text, number in texts.items():
+        found[text[:length]] += number
+    return found
 
 
 def shift_to_reach(needed: float, d: int) -> float:

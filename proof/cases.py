@@ -152,14 +152,12 @@ def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> To
     likeliest tokens until they have top_p together. Raises ValueError for a setting that is out of
     bounds.
     """
-    for name, value, expected, is_right in (
-        ("temperature", temperature, "0 or more, finite", 0 <= temperature < math.inf),
-        ("top_k", top_k, "0 or more", top_k >= 0),
-        ("top_p", top_p, "more than 0, at most 1", 0 < top_p <= 1),
-    ):
-        if not is_right:
-            raise ValueError(f"--{name} {value}: expected {expected}")
-
+    if not 0 <= temperature < math.inf:
+        raise ValueError(f"--temperature {temperature}: expected 0 or more, finite")
+    if top_k < 0:
+        raise ValueError(f"--top_k {top_k}: expected 0 or more")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"--top_p {top_p}: expected more than 0, at most 1")
     if (temperature, top_k, top_p) == (1.0, 0, 1.0):
         return np.asarray
 
@@ -198,11 +196,12 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
     n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
     cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
     no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
+    fewest = {*cut[:1], *no_more_left[:1]}  # two numbers of tokens, or fewer
     cases = []
-    for n in sorted({*cut[:1], *no_more_left[:1]}):
+    for n in sorted(fewest):
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
-        p[:2] += 0.4, 0.2
+        p[:2] += [0.4, 0.2]
         then = np.eye(n + 2)[0]  # certain of token 0
         target, draft_model = rows(p, then), rows(q, then)
         cases.append(replace(case, name=f"{n + 2} tokens", target=target, draft_model=draft_model))
@@ -260,9 +259,8 @@ def until(n: int, share: float) -> Model:
 # ---------------------------------------------------------------- the cases
 
 P, Q, BONUS = [0.5, 0.3, 0.2], [0.2, 0.4, 0.4], [0.2, 0.3, 0.5]
-nearly_equal = rows(
-    [0.5 - 2**-14, 0.25 + 2**-15, 0.25 + 2**-15], [0.9, 0.09 - 2**-11, 0.01 + 2**-11]
-)
+D = 2**-15
+nearly_equal = rows([0.5 - 2 * D, 0.25 + D, 0.25 + D], [0.9, 0.09 - 16 * D, 0.01 + 16 * D])
 P2, Q1, Q2 = [0.5, 0.4, 0.1], [0.55, 0.3, 0.15], [0.2, 0.2, 0.6]  # here two tokens can replace
 Q_OF_2 = rows([0.3, 0.7], [0.8, 0.2])
 P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
@@ -270,10 +268,8 @@ P4, Q4 = [0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.2, 0.1]
 RARE_P, RARE_Q = [5e-4, 5e-4, 1e-3, 1e-4, 0.5, 0.4979], [0.3, 2.5e-4, 4e-3, 4e-4, 0.2, 0.49535]
 # all drafts are right but perhaps the third, and the 13th token is 0
 ONES, ZERO_ONE = [[0, 1, 0]] * 9, [[1, 0, 0], [0, 1, 0]]
-SURE_BUT_ONE = (
-    rows(*ONES[:2], [0, 0.6, 0.4], *ONES, *ZERO_ONE),
-    rows(*ONES[:2], [0, 0.3, 0.7], *ONES, *ZERO_ONE),
-)
+SURE_P = rows(*ONES[:2], [0, 0.6, 0.4], *ONES, *ZERO_ONE)
+SURE_Q = rows(*ONES[:2], [0, 0.3, 0.7], *ONES, *ZERO_ONE)
 # all drafts are right up to the sixth
 CERTAIN_AT_FIRST = rows(*[[0, 1, 0]] * 6, P, P2, BONUS), rows(*[[0, 1, 0]] * 6, Q1, Q2)
 
@@ -347,7 +343,7 @@ LOOP_CASES = [
     Case("K = 4", random_model(5, 2), at_times_certain, 4, 5),
     Case("K = 5", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 5, 6),
     Case("K = 6", at_times_certain, rows([0, 1], [0, 1], [1, 0], [0, 1], [0.7, 0.3]), 6, 7),
-    Case("K = 5, an end after 13 of 14", *SURE_BUT_ONE, 5, 14, end=0),
+    Case("K = 5, an end after 13 of 14", SURE_P, SURE_Q, 5, 14, end=0),
     Case("tokens of 1 in 2,000", rows(RARE_P, [1 / 6] * 6), rows(RARE_Q), 1, 2),
     Case("K = 8", *CERTAIN_AT_FIRST, 8, 9),
     Case("eight tokens", random_model(21, 8), random_model(22, 8, 6), 1, 2, (7,)),
@@ -375,7 +371,8 @@ FIVE_P, FIVE_Q = [0.3, 0.5, 0.2], [0.05, 0.15, 0.8]
 # with these the second, the third, or the fourth candidate of a place is kept by chance
 SECOND_P, SECOND_Q = [0.21, 0.42, 0.33, 0.04], [0.1, 0.41, 0.03, 0.46]
 THIRD_P, THIRD_Q = [0.6, 0.4, 0], [0.4, 0.2, 0.4]
-FOURTH_P, FOURTH_Q = [0.29, 0.15, 0.06, 0.11, 0.39], [0.41, 0.12, 0.23, 0.04, 0.2]
+FOURTH_P = rows([0.29, 0.15, 0.06, 0.11, 0.39], [0, 0, 1, 0, 0])
+FOURTH_Q = rows([0.41, 0.12, 0.23, 0.04, 0.2])
 DEPTH_FIRST = (-1, 0, -1, 2)  # two candidates, each followed by its child
 SMALL_TREE = (-1, -1, 0, 0, 1)  # two candidates; two after the first of them, one after the other
 THREE_ROWS = rows(P, BONUS, P2), rows(P2, Q1)
@@ -399,13 +396,7 @@ TREE_CASES = [
     tree_case("a larger tree", random_model(7, 3, 1), random_model(8), SMALL_TREE, replaced=False),
     tree_case("two candidates, four tokens", rows(SECOND_P, P4), rows(SECOND_Q), (-1, -1)),
     tree_case("three candidates, again", rows(THIRD_P, BONUS), rows(THIRD_Q), (-1, -1, -1)),
-    tree_case(
-        "four of five tokens",
-        rows(FOURTH_P, [0, 0, 1, 0, 0]),
-        rows(FOURTH_Q),
-        (-1,) * 4,
-        replaced=False,
-    ),
+    tree_case("four of five tokens", FOURTH_P, FOURTH_Q, (-1,) * 4, replaced=False),
     tree_case("three below one", rows(P, THIRD_P, BONUS), rows(Q, THIRD_Q), (-1, 0, 0, 0)),
     tree_case("two below the second", random_model(9), random_model(10), (-1, -1, 1, 1)),
     tree_case("four levels", random_model(11, 2), random_model(12, 2), (-1, 0, 1, 2)),

@@ -166,13 +166,10 @@ def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], 
     settings: "timeout", in seconds, is its time, and a few more; an adapter, a file judge_*.py, has
         it again after each line that it writes
     """
-    package = __package__ or "proof"  # "speculate.proof" of an installed copy
-    n_folders = len(package.split("."))
-    imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
-    words = [str(imported_from), f"{package}.alone", program, dumps(settings), str(time())]
     is_adapter = Path(program).stem.startswith("judge_")
     last: dict[str, Any] = dict(name=program, where="before the first case", cases=[])
-    with Popen([sys.executable, "-c", ALONE, *words], stdin=PIPE, stdout=PIPE, text=True) as child:
+    words = words_of_process(program, settings)
+    with Popen(words, stdin=PIPE, stdout=PIPE, text=True) as child:
         assert child.stdout  # a pipe
         try:
             for line in in_time(child.stdout, settings["timeout"] + GRACE, is_adapter):
@@ -182,6 +179,17 @@ def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], 
         finally:
             child.kill()
     return last, False
+
+
+def words_of_process(program: str, settings: dict[str, Any]) -> list[str]:
+    """The command, in words, of a process that runs alone.main(program, settings, time.time()), in
+    this copy of the package, wherever it lies.
+    """
+    package = __package__ or "proof"  # "speculate.proof" of an installed copy
+    n_folders = len(package.split("."))
+    imported_from = Path(__file__).parents[n_folders]  # the folder in which the first of them lies
+    arguments = [program, dumps(settings), str(time())]
+    return [sys.executable, "-c", ALONE, str(imported_from), f"{package}.alone", *arguments]
 
 
 def in_time(stream: Iterable[str], seconds: float, each: bool) -> Iterator[str]:

@@ -5,11 +5,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
+from .bet import beginnings
 from .cases import Law, Model, Text, complete
 from .enumerate import Branch, Choice, Impossible, Undecidable, branches, total_variation
 from .follow import followed, untouched
 
 TOLERANCE = 1e-5  # of a distance: what the rounding of float32 comes to
+UNDECIDED: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, problem="")
 
 
 class Run(NamedTuple):
@@ -55,30 +57,40 @@ def examine(
     deadline: a time of time.monotonic, at which it gives up
     """
     taken, stopped = walk(run, most, deadline)
+    runs: list[Run] = []
+    for outcome, branch in taken:
+        if outcome:  # it was taken to its end
+            text, n_passes = outcome
+            runs.append(Run(tuple(text), n_passes, branch))
     every = [branch for _, branch in taken]
-    ended = [(outcome, branch) for outcome, branch in taken if outcome]
-    runs = [Run(tuple(text), n_passes, branch) for (text, n_passes), branch in ended]
-    last = [stopped.branch] if stopped and stopped.branch else []
-    found = dict(
-        distance=None,
-        kept=None,
-        first_wrong=None,
-        problem="",
+    found = UNDECIDED | dict(
         left_out=sum(branch.probability for outcome, branch in taken if not outcome),
         branches=len(every),
         choices=sum(len(branch.choices) for branch in every),
         length=max((len(run.text) for run in runs), default=0),
-        symbolic=any(branch.symbolic for branch in [*every, *last]),
+        symbolic=any(branch.symbolic for branch in every),
         meets_zero=any(branch.meets_zero for branch in every),
     )
-    if isinstance(stopped, Impossible):
-        chance, draws = last[0].probability, describe_choices(last[0].choices)
-        event = dict(text=[], yours=chance, right=0.0, draws=draws, event=str(stopped))
-        return found | dict(first_wrong=event)
     if stopped:
-        return found | dict(problem=str(stopped))
+        return found | end_of(stopped)
     runs = [run._replace(text=run.text[:n_tokens]) for run in runs]
     return found | compare(runs, target, n_tokens, end)
+
+
+def end_of(stopped: Undecidable) -> dict[str, Any]:
+    """What `examine` returns of a run that was stopped, without what the branches before it tell:
+    {"first_wrong": a dict} if it gave what no right run gives, else {"problem": in words}; and
+    {"symbolic": True} if its last branch had symbolic numbers.
+    """
+    branch = stopped.branch
+    found: dict[str, Any] = dict(problem=str(stopped))
+    if branch and isinstance(stopped, Impossible):
+        draws = describe_choices(branch.choices)
+        event = dict(text=[], yours=branch.probability, right=0.0, draws=draws, event=str(stopped))
+        found = dict(first_wrong=event)
+    if branch and branch.symbolic:
+        found["symbolic"] = True
+    return found
 
 
 def walk(
@@ -144,14 +156,6 @@ def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, flo
         if excess > TOLERANCE / 10:  # a distance adds up many of them
             break
     return beginning, of_yours[beginning], of_right[beginning]
-
-
-def beginnings(texts: Law, n: int) -> Law:
-    """{the first n tokens of a text: their probability}, from {text: probability}."""
-    found: Law = defaultdict(float)
-    for text, probability in texts.items():
-        found[text[:n]] += probability
-    return found
 
 
 def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:

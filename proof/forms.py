@@ -395,20 +395,27 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     batches, batch_text. Parameters sample, accept, rng and end do not count. Raises ValueError for
     other functions, and for a keyword-only parameter without a default.
     """
-    parameters = parameters_of(function).values()
-    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
-    given = [p for p in parameters if p.kind not in starred and p.name not in OFFERED]
-    required = [p for p in given if p.default is p.empty]
-    n_required = len(required)
-    signature = f"{name_of(function)}({', '.join(p.name for p in parameters)})"
+    forms, shapes = FORMS, SHAPES
+    if batch:
+        forms, shapes = {3: batch_text}, "(drafts, p, q)"
+    required = required_by(function)
     keyword_only = [p.name for p in required if p.kind is p.KEYWORD_ONLY]
+    signature = f"{name_of(function)}({', '.join(parameters_of(function))})"
     if keyword_only:
         raise ValueError(f"{signature}: expected a default for {' and '.join(keyword_only)}")
-    if n_required not in FORMS or (batch and n_required != 3):
-        shapes = "(drafts, p, q)" if batch else SHAPES
+    if len(required) not in forms:
         expected = f"{shapes}, and sample, accept, rng or end"
         raise ValueError(f"{signature}: expected {expected} after these")
-    return batch_text if batch else FORMS[n_required]
+    return forms[len(required)]
+
+
+def required_by(function: Callable) -> list[inspect.Parameter]:
+    """The parameters of a function that need a value, in their order, without sample, accept, rng
+    and end (OFFERED).
+    """
+    starred = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD  # *args, **kwargs
+    given = [p for p in parameters_of(function).values() if p.kind not in starred]
+    return [p for p in given if p.default is p.empty and p.name not in OFFERED]
 
 
 def parameters_of(function: Callable) -> Any:

@@ -7,7 +7,7 @@ switches a mistake on, and `measure` says how wrong its texts are, by enumeratio
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from configparser import ConfigParser
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -76,6 +77,12 @@ class Mistake:
     def to_probs(self) -> SamplingParams:
         """logits -> the distribution to sample from, by temperature, top_k and top_p."""
         return SamplingParams(self.temperature, self.top_k, self.top_p)
+
+    def is_done(self, new: Sequence[int]) -> bool:
+        """Whether the new tokens, at least one, of a text of `measure` are all: with a `stop`, if
+        the last is END.
+        """
+        return bool(self.stop) and new[-1] == END
 
 
 def read_mistakes() -> dict[str, Mistake]:
@@ -152,25 +159,32 @@ HELPERS: dict[str, Any] = {f.__name__: f for f in (sample_and_keep, sample_again
 
 
 @cache
-def edited(function: Callable, *pieces: tuple[str, str]) -> tuple[str, str, CodeType]:
+def edited(function: Callable, *pieces: tuple[str, str]) -> tuple[str, str]:
     """Exchange pieces (right, wrong) in the source of a function, which is not changed itself.
-    Returns (its right source, its wrong source, the compiled code of the wrong one). Raises
-    LookupError for a right piece that does not stand in it exactly once. Calls with the same
-    arguments share one result.
+    Returns (its right source, its wrong source), not indented. Raises LookupError for a right piece
+    that does not stand in it exactly once. Calls with the same arguments share one result.
     """
-    lines, first_line = inspect.getsourcelines(function)
-    right = wrong = textwrap.dedent("".join(lines))
+    right = textwrap.dedent(inspect.getsource(function))
+    wrong = right
     for right_piece, wrong_piece in pieces:
         if right.count(right_piece) != 1:
             raise LookupError(f"{function.__qualname__}: expected {right_piece!r} in it, once")
         wrong = wrong.replace(right_piece, wrong_piece)
-    # at its place in its file, so that a traceback finds it there
-    padded = "\n" * (first_line - 1) + wrong
+    return right, wrong
+
+
+@cache
+def compiled(function: Callable, source: str) -> CodeType:
+    """Compile another source of a function, not indented. Returns its code, which can take the
+    place of function.__code__; the function is not changed. A traceback finds the lines where those
+    of the function are.
+    """
+    n_lines_before = function.__code__.co_firstlineno - 1
     file = str(inspect.getsourcefile(function))
-    module = compile(padded, file, "exec", dont_inherit=True)
-    made: dict[str, Any] = {}  # {its name: the wrong function}, once the definition has run
+    module = compile("\n" * n_lines_before + source, file, "exec", dont_inherit=True)
+    made: dict[str, Any] = {}  # {its name: the new function}, once the definition has run
     exec(module, function.__globals__, made)
-    return right, wrong, made[function.__name__].__code__
+    return made[function.__name__].__code__
 
 
 @cache
@@ -196,19 +210,18 @@ def making(mistake: Mistake) -> Iterator[None]:
     right: dict[Any, CodeType] = {}
     wrong: dict[Any, CodeType] = {}
     for function, pieces in changes(mistake.diff).items():
-        _, _, wrong[function] = edited(function, *pieces)
-        right[function] = function.__code__  # type: ignore
+        _, source = edited(function, *pieces)
+        right[function] = function.__code__
+        wrong[function] = compiled(function, source)
     try:
-        vars(sampling).update(HELPERS)  # where the functions that call them look
-        for function in wrong:
-            function.__code__ = wrong[function]
-        with np.errstate(all="ignore"):  # it may divide by 0
+        for function, code in wrong.items():
+            function.__code__ = code
+        # create: the module has no functions of these names, and gets them
+        with patch.multiple(sampling, create=True, **HELPERS), np.errstate(all="ignore"):
             yield
     finally:
-        for function in right:
-            function.__code__ = right[function]
-        for name in HELPERS:
-            vars(sampling).pop(name, None)
+        for function, code in right.items():
+            function.__code__ = code
 
 
 # ---------------------------------------------------------------- how wrong it is
@@ -225,32 +238,42 @@ def measure(mistake: Mistake) -> dict[str, Any]:
     models do not know: so a text of another length is another text.
     """
     target, draft = toy_models(mistake)
-    length, to_probs = min(mistake.n_tokens, mistake.n_free), mistake.to_probs
-    is_done = (lambda new: new[-1] == END) if mistake.stop else sampling.never
-
-    @cache
-    def next_token(text: tuple[int, ...]) -> np.ndarray:  # -> [n_vocab + 1]
-        """The target's distribution of what follows a text: at its end, N_VOCAB for certain."""
-        if len(text) == length or (text and is_done(text)):
-            return np.eye(N_VOCAB + 1)[N_VOCAB]
-        p = to_probs(target.read([*PROMPT, *text], target.new_cache()))[0]
-        return np.append(p, 0.0)
+    K, to_probs = mistake.K, mistake.to_probs
+    rule = sampling.RULES[mistake.verification]
 
     def run(rng: Any) -> tuple[list[int], int]:
         """A text by the loop with the mistake, and its number of passes of the target."""
-        rule = sampling.RULES[mistake.verification]
         drafter = NeuralDrafter(draft, to_probs, rng)
+        text: list[int] = []
+        n_passes = 0  # one in each round; the token N_VOCAB takes none
         with making(mistake):
-            rounds = sampling.speculative(
-                target, drafter, PROMPT, mistake.n_tokens, mistake.K, to_probs, rng, is_done, rule
-            )
-            tokens = [one_round.tokens for one_round in rounds]
-        text = [token for of_round in tokens for token in of_round]
-        n_passes = len(tokens)  # one in each round; the token N_VOCAB takes none
+            for one_round in sampling.speculative(
+                target, drafter, PROMPT, mistake.n_tokens, K, to_probs, rng, mistake.is_done, rule
+            ):
+                text += one_round.tokens
+                n_passes += 1
         return [*text, N_VOCAB], n_passes
 
-    n_most = length + mistake.K + 1  # tokens: of a wrong text, too, which may be a round too long
-    return examine(run, next_token, n_most + 1, N_VOCAB)
+    # a wrong text may be a round too long
+    n_most = min(mistake.n_tokens, mistake.n_free) + K + 1
+    return examine(run, with_an_end(target, mistake), n_most + 1, N_VOCAB)
+
+
+def with_an_end(target: Any, mistake: Mistake) -> Callable:
+    """The target of `measure`, a GPT-2 or a Grammar, as a function text -> [N_VOCAB + 1], the
+    distribution of what follows a text, a tuple of new tokens. At the end of a text of the mistake
+    that is the token N_VOCAB for certain, and elsewhere never.
+    """
+    length = min(mistake.n_tokens, mistake.n_free)
+
+    @cache
+    def next_token(text: tuple[int, ...]) -> np.ndarray:
+        if len(text) == length or (text and mistake.is_done(text)):
+            return np.eye(N_VOCAB + 1)[N_VOCAB]
+        logits = target.read([*PROMPT, *text], target.new_cache())  # [1, N_VOCAB]
+        return np.append(mistake.to_probs(logits)[0], 0.0)
+
+    return next_token
 
 
 def toy_models(mistake: Mistake) -> tuple[Any, Any]:
@@ -347,18 +370,20 @@ def show_texts(mistake: Mistake) -> None:
     with the tokens per pass of the target, and from which token on the two differ. Where one ends
     in one of ERRORS, that is printed, and nothing more.
     """
-    models = load_pair("17M", "0.7M-17M", MODELS_DIR)
+    target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     texts: list[list[int]] = []
     for label, made in (("Right", replace(mistake, diff="")), ("Wrong", mistake)):
         try:
-            result = decoded(made, *models)
+            result = decoded(made, target, draft, encoder)
         except ERRORS as error:
             say(f"{label}: it fails, {type(error).__name__}: {error}")
             return
-        texts.append(result["token_ids"])
-        figures = f"{len(texts[-1])} tokens, {result['tokens_per_target_pass']:.2f} per pass"
+        ids = result["token_ids"]
+        texts.append(ids)
+        figures = f"{len(ids)} tokens, {result['tokens_per_target_pass']:.2f} per pass"
         print(f"\n{label}, {figures} of the target:\n{result['text']}")
-    n = first_difference(*texts)
+    right, wrong = texts
+    n = first_difference(right, wrong)
     print("\nThe two are the same." if n is None else f"\nThey differ from token {n} on.")
 
 

@@ -68,15 +68,24 @@ def find(program: str) -> tuple[Callable, str]:
     name = name or name_meant(defined)
     if not name:
         raise ValueError(f"{path}: expected {path}:FUNCTION, of {shown}")
+    function = function_at(module, name, path)
+    if not callable(function):
+        raise ValueError(f"{path} has no function {name}: expected one of {shown}")
+    return function, name
+
+
+def function_at(module: ModuleType, name: str, path: Path) -> Any:
+    """What a module has under a name, "verify" or "Class.method"; None if it has nothing there. For
+    a method that needs an object the class is called, without arguments. Raises ValueError, which
+    names the path of the file, if that call fails.
+    """
     found: Any = module
     for part in name.split("."):
         if isinstance(found, type) and is_method(found, part):  # a method needs an object
             with in_one_line(f"{path}: expected {found.__name__}() to need no argument"):
                 found = found()
         found = getattr(found, part, None)
-    if not callable(found):
-        raise ValueError(f"{path} has no function {name}: expected one of {shown}")
-    return found, name
+    return found
 
 
 def name_meant(defined: dict[str, Any]) -> str:

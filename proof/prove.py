@@ -104,14 +104,16 @@ def prove(
     seed: of real runs; None for another each time
     Raises ValueError for a function of another form, or without a case to judge it in.
     """
-    started, name = monotonic(), name or forms.name_of(function)
+    started = monotonic()
     timeout = TIMEOUT if timeout is None else timeout
     deadline = started + timeout
+    name = name or forms.name_of(function)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
-    form, call = forms.form_of(function, batch), forms.caller(function, seed)
-    cases = cases_for(form, function, cases, to_probs)
+    form = forms.form_of(function, batch)
     is_loop = form is forms.loop_text
+    cases = cases_for(form, function, cases, to_probs)
+    call = forms.caller(function, seed)
     if is_loop:
         call = forms.without_prompt(call, deadline)
     alpha, rng = ALPHA / len(cases), np.random.default_rng(seed)
@@ -130,19 +132,17 @@ def prove(
     forgive_empty_drafts(small)
 
     has_own = not is_given or any(trial.entry["symbolic"] for trial in small)
-    judged, verdict = small, by_enumeration(small, has_own)
-    if not verdict:
+    judged = small
+    found = by_enumeration(small, has_own)
+    if not found:
         judged = [*small, *large]
-        verdict = by_real_runs(judged, has_own, deadline)
+        found = by_real_runs(judged, has_own, deadline)
+    verdict, reason = found
     entries = [trial.entry for trial in judged]
-    result = summary(name, *verdict, entries, monotonic() - started) | dict(seed=seed)
-    if result["verdict"] == "exact":
-        notes = [f"for K = 0 {trial.entry['problem']}" for trial in refused]
-        notes += on_cuts(small)
-        notes += on_length(small)
-        notes += on_gain(small, is_loop)
-        notes += at_zero(small, deadline)
-        result["remarks"] = notes
+    result = summary(name, verdict, reason, entries, monotonic() - started) | dict(seed=seed)
+    if verdict == "exact":
+        problems = [f"for K = 0 {problem}" for problem in problems_of(refused)]
+        result["remarks"] = problems + remarks_on(small, is_loop, deadline)
     return result
 
 
@@ -387,6 +387,14 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
 
 
 # ---------------------------------------------------------------- remarks on an exact function
+
+
+def remarks_on(trials: list[Trial], is_loop: bool, deadline: float) -> list[str]:
+    """What an exact function does besides, in words. trials: in the cases that were enumerated;
+    deadline: a time of time.monotonic, until which they may be enumerated again
+    """
+    remarks = [*on_cuts(trials), *on_length(trials), *on_gain(trials, is_loop)]
+    return [*remarks, *at_zero(trials, deadline)]
 
 
 def on_cuts(trials: list[Trial]) -> Iterator[str]:

@@ -83,18 +83,18 @@ class Trial:
         changes nothing.
         """
         bet = self.bet
-        event = self.events[0] if self.events else ""
-        if not bet.runs and not event:
-            return
-        text, yours, right = bet.worst() if bet.runs else ((), 1.0, 1.0)
-        shown = dict(text=list(text), yours=yours, right=right, event=event)
-        is_never = event or math.isinf(bet.log_odds)  # whether an exact sampler never writes it
-        log10_odds = None if is_never else bet.log_odds / math.log(10)
         n_runs = bet.runs + len(self.events)
+        if n_runs == 0:
+            return
+        text, yours, right = bet.worst()
+        event = self.events[0] if self.events else ""
+        shown = dict(text=list(text), yours=yours, right=right, event=event)
+        log10_odds = None  # an exact sampler never writes it
+        if not event and math.isfinite(bet.log_odds):
+            log10_odds = bet.log_odds / math.log(10)
         figures = dict(runs=n_runs, log10_odds=log10_odds, would_show=bet.would_show())
         self.entry["measured"] = shown | figures
-        if self.is_wrong and not self.entry["first_wrong"]:
-            # what enumeration said is refuted
+        if self.is_wrong and not self.entry["first_wrong"]:  # what enumeration said is refuted
             self.entry |= dict(first_wrong=shown | dict(draws=None), distance=None, kept=None)
 
 

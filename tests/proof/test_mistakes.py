@@ -41,7 +41,7 @@ def test_is_caught_by_the_test_it_names(name):
 def test_is_a_small_difference_of_code_that_is_given_back(name):
     functions = changes(MISTAKES[name].diff)
     for function, pieces in functions.items():
-        right, wrong, _ = edited(function, *pieces)
+        right, wrong = edited(function, *pieces)
         both = zip(right.splitlines(), wrong.splitlines(), strict=True)
         changed = [(a, b) for a, b in both if a != b]
         # whole lines, so that a reader sees what is changed

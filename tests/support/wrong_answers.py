@@ -8,13 +8,14 @@ from types import FunctionType
 import numpy as np
 
 from exercises import solutions as right
+from proof.mistakes import compiled
 from proof.mistakes import edited as edited_source
 
 
 def edited(answer, *pieces):
     """The answer with pieces of its source exchanged: pairs (right piece, wrong piece)."""
-    code = edited_source(answer, *pieces)[2]
-    return FunctionType(code, globals() | vars(right), answer.__name__)
+    _, source = edited_source(answer, *pieces)
+    return FunctionType(compiled(answer, source), globals() | vars(right), answer.__name__)
 
 
 # ---------------------------------------------------------------- rules
