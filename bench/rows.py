@@ -14,7 +14,7 @@ Here the runs of a decoder are a list for each prompt, with a dict for each repe
 
 import statistics
 from collections.abc import Callable
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 from bench.intervals import ratio, ratio_interval
@@ -108,7 +108,16 @@ def median_seconds(runs: Runs) -> list[float]:
 
 def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
     """Return for each prompt the sum of number(draft) over the rounds of all repeats."""
-    return [sum(number(one) for run in repeats for one in run["rounds"]) for repeats in runs]
+    rounds_of_each = [of_all(repeats, itemgetter("rounds")) for repeats in runs]
+    return [sum(map(number, rounds)) for rounds in rounds_of_each]
+
+
+def of_all(repeats: list[Run], of_run: Callable[[Run], list]) -> list:
+    """Return in one list what of_run(run), a list, gives for each of the repeats of a prompt."""
+    found = []
+    for run in repeats:
+        found += of_run(run)
+    return found
 
 
 # ---------------------------------------------------------------- the costs c and v
@@ -140,14 +149,10 @@ def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -
     """
     costs, units = [], []
     for plain_repeats, repeats in zip(plain, runs):
-        seconds: list[float] = []
-        for run in repeats:
-            seconds += cost(run)
-        plain_seconds: list[float] = []
-        for run in plain_repeats:
-            plain_seconds += full_passes(run, K=0)
+        seconds = of_all(repeats, cost)
         if seconds:
             costs.append(statistics.median(seconds))
+            plain_seconds = of_all(plain_repeats, lambda run: full_passes(run, K=0))
             units.append(statistics.median(plain_seconds))
     return ratio(costs, units)
 
@@ -193,8 +198,7 @@ def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
     """
     rounds: list[Draft] = []
     for repeats in runs:
-        for run in repeats:
-            rounds += run["rounds"]
+        rounds += of_all(repeats, itemgetter("rounds"))
     drafted = [one.drafted for one in rounds if one.room >= K]
     if len(drafted) < ROOMY * len(rounds):
         return "too few of its rounds had room for K tokens before the text's end"

@@ -69,11 +69,6 @@ class Choice:
         """What was chosen, an index of the weights."""
         return self.options[self.position]
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a reader wants to see it: another option was possible, or it is the draft."""
-        return len(self.options) > 1 or self.label == "drafted"
-
     def describe(self) -> str:
         """The choice in words, with its probability: "drafted 2 (0.40)", "coin of 0.75: no (0.25)",
         "sampled 1 from [0.5, 0.5] (0.50)".

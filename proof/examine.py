@@ -78,9 +78,9 @@ def examine(
 
 
 def end_of(stopped: Undecidable) -> dict[str, Any]:
-    """What `examine` returns of a run that was stopped, without what the branches before it tell:
-    {"first_wrong": a dict} if it gave what no right run gives, else {"problem": in words}; and
-    {"symbolic": True} if its last branch had symbolic numbers.
+    """What the error that stopped a run tells, as a part of what `examine` returns: {"first_wrong":
+    a dict} if a branch gave what no right one gives, else {"problem": in words}; and {"symbolic":
+    True} if that branch had symbolic numbers.
     """
     branch = stopped.branch
     found: dict[str, Any] = dict(problem=str(stopped))
@@ -182,5 +182,6 @@ def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
 
 
 def describe_choices(choices: list[Choice]) -> list[str]:
-    """What a branch chose, in words, without choices that have no alternative."""
-    return [choice.describe() for choice in choices if choice.is_open]
+    """What a branch chose, in words: its drafts, and each choice that had another option."""
+    shown = [choice for choice in choices if choice.label == "drafted" or len(choice.options) > 1]
+    return [choice.describe() for choice in shown]

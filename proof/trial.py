@@ -57,25 +57,34 @@ class Trial:
         deadline, a time of time.monotonic, and Undecidable if the sampler raises an error, does not
         end, or returns what cannot be read.
         """
-        where = f"in a real run of the case {self.case.name}"
         branch = RealBranch(rng=self.rng)
-        run = partial(self.sampler, self.case)
         try:
-            with np.errstate(all="ignore"):  # as in `followed`
-                text, _ = enumeration.in_time(run, branch, deadline)
-        except (KeyboardInterrupt, OutOfTime):
-            raise
+            text = self.text_of_run(branch, deadline)
         except Impossible as event:
             self.events.append(str(event))
             return
-        except Undecidable as problem:
-            raise Undecidable(f"{where}: {problem}") from None
-        except BaseException as error:
-            raise Undecidable(f"{where} it raised {enumeration.describe_error(error)}") from None
         while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
             text = (*text, branch.choose(self.case.p(text), "completed"))
         for bet, view in zip(self.bets, self.case.views(text)):
             bet.add(view)
+
+    def text_of_run(self, branch: RealBranch, deadline: float) -> Text:
+        """The text that the sampler returns when it runs with a branch. Raises OutOfTime at the
+        deadline, Impossible for what no right sampler gives, and Undecidable, which names the case,
+        in place of any other error but KeyboardInterrupt.
+        """
+        where = f"in a real run of the case {self.case.name}"
+        run = partial(self.sampler, self.case)
+        try:
+            with np.errstate(all="ignore"):  # as in `followed`
+                text, _ = enumeration.in_time(run, branch, deadline)
+        except (KeyboardInterrupt, OutOfTime, Impossible):
+            raise
+        except Undecidable as problem:
+            raise Undecidable(f"{where}: {problem}") from None
+        except BaseException as error:
+            raise Undecidable(f"{where} it raised {enumeration.describe_error(error)}") from None
+        return text
 
     def conclude(self) -> None:
         """Write what the real runs show into self.entry: `measured`; and `first_wrong`, in place of
