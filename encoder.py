@@ -71,6 +71,20 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     return [one for one in kept if one is not None]
 
 
+def ids_of_merges(merges: Iterable[tuple[str, ...]], vocabulary: dict[str, int]) -> Merges:
+    """Merges, which are pairs of symbols in the order they were learned, as `merge` takes them. The
+    merged symbol is the two in a row. vocabulary: {symbol: id}; ValueError for one that it lacks.
+    """
+    of_ids = {}
+    try:
+        for rank, (a, b) in enumerate(merges):
+            pair = vocabulary[a], vocabulary[b]
+            of_ids[pair] = rank, vocabulary[a + b]
+    except KeyError as missing:
+        raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
+    return of_ids
+
+
 def bytes_of(vocabulary: dict[str, int], added: dict[str, int]) -> dict[int, bytes]:
     """{id: its bytes} of all tokens. An added token has those of its text, also if the vocabulary
     {symbol: id} has it. Raises ValueError for ids other than 0 to n - 1, and a misspelled symbol.
@@ -109,13 +123,7 @@ class Encoder:
         ends: Iterable[int] | None = None,
         added: dict[str, int] | None = None,
     ):
-        self._merges: Merges = {}
-        try:
-            for rank, (a, b) in enumerate(merges):
-                pair = vocabulary[a], vocabulary[b]
-                self._merges[pair] = rank, vocabulary[a + b]
-        except KeyError as missing:
-            raise ValueError(f"the vocabulary lacks {missing}, which a merge needs") from None
+        self._merges = ids_of_merges(merges, vocabulary)
         self._added = added or {}
         self._bytes = bytes_of(vocabulary, self._added)
         self.n_vocab = len(self._bytes)
@@ -124,7 +132,7 @@ class Encoder:
         self._byte_ids = {byte: vocabulary[s] for s, byte in symbols if s in vocabulary}
         # re, as regex takes many times as long to compile thousands of texts
         longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
-        self._added_texts = re.compile(f"({'|'.join(longest_first)})") if added else None
+        self._added_texts = re.compile(f"({'|'.join(longest_first)})") if longest_first else None
         named = (vocabulary | self._added).get(END_OF_TEXT)
         if ends is None:
             ends = [] if named is None else [named]

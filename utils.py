@@ -109,9 +109,6 @@ def load_models(
     return models, encoder
 
 
-# ---------------------------------------------------------------- memory
-
-
 def require_memory(configs: list[Config]) -> None:
     """Raise ValueError if models of these shapes, and a cache for each, do not fit into the memory
     that is free: a machine that swaps is busy for hours. Where no system says, all is free.

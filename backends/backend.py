@@ -85,9 +85,6 @@ def get_backend(name: str = "numpy") -> Backend:
     return Backend(name, **gpu.parts(dtype))
 
 
-# ---------------------------------------------------------------- NumPy's products
-
-
 @cache
 def openblas_kernels() -> str | None:
     """The name of the kernels that OpenBLAS runs here, such as "SkylakeX" or "Haswell". None if

@@ -143,20 +143,27 @@ def scaled_queries(tensors: dict[str, Tensor], config: Config, values: dict) -> 
     """The weights and biases c_attn of all layers, which make queries, keys and values, as {name:
     ScaledQueries}: tensors that multiply what makes the queries by the layer's scale when read.
 
-    tensors: {name: Tensor} of config.shapes()
-    values: the JSON of config.json. With "scale_attn_by_inverse_layer_idx", the scores of attention
-        are to be divided by the number of the layer, from 1. With "scale_attn_weights" false, they
-        are not to be divided by the root of a head's width n_embd / n_head: as
-        gpt2.dot_product_attention always does so, the scale is that root.
+    tensors: {name: Tensor} of config.shapes(); values: the JSON of config.json
     """
     scaled: dict[str, Tensor] = {}
     for layer in range(config.n_layer):
-        scale = 1.0
-        if values.get("scale_attn_by_inverse_layer_idx"):
-            scale /= layer + 1
-        if not values.get("scale_attn_weights", True):
-            scale *= math.sqrt(config.n_embd // config.n_head)
+        scale = query_scale(layer, config, values)
         for name in (f"h.{layer}.attn.c_attn.weight", f"h.{layer}.attn.c_attn.bias"):
             fields = asdict(tensors[name])  # of a Tensor; ScaledQueries has these and the scale
             scaled[name] = ScaledQueries(**fields, scale=scale)
     return scaled
+
+
+def query_scale(layer: int, config: Config, values: dict) -> float:
+    """What the queries of a layer, counted from 0, are multiplied by, so that the scores of
+    attention are scaled as config.json wants it. values: its JSON. With
+    "scale_attn_by_inverse_layer_idx", scores are divided by the number of the layer, from 1. With
+    "scale_attn_weights" false, they are not divided by the root of a head's width n_embd / n_head:
+    as gpt2.dot_product_attention always does so, the scale is that root.
+    """
+    scale = 1.0
+    if values.get("scale_attn_by_inverse_layer_idx"):
+        scale /= layer + 1
+    if not values.get("scale_attn_weights", True):
+        scale *= math.sqrt(config.n_embd // config.n_head)
+    return scale

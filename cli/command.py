@@ -39,9 +39,6 @@ def end_if_interrupted(ignored: Any) -> None:
     sys.__unraisablehook__(ignored)
 
 
-# ---------------------------------------------------------------- flags
-
-
 def flags_of(command: Callable) -> dict[str, inspect.Parameter]:
     """{name: parameter} of the flags of a command."""
     parameters = inspect.signature(command).parameters.values()
@@ -132,14 +129,12 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     except TypeError as error:  # words are missing, or too many
         raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
     # Fire takes the texts from here, and reads each as the flag's annotation says, others as texts
+    readers = {name: partial(read, flag) for name, flag in flags.items()}
     fire.decorators.SetParseFn(str)(command)
-    fire.decorators.SetParseFns(**{name: partial(read, flags[name]) for name in flags})(command)
+    fire.decorators.SetParseFns(**readers)(command)
     named = [f"--{name}={text}" for name, text in texts.items()]
     # without a separator of its own, which no word has, Fire would take a word - for one
     fire.Fire(command, [*plain, *named, "--", "--separator=\0"])
-
-
-# ---------------------------------------------------------------- the program
 
 
 def find(name: str, commands: Commands) -> Callable:
@@ -162,15 +157,16 @@ def run(words: list[str], commands: Commands) -> int:
     that a user can cause (ERRORS), which is printed; 130 after Ctrl-C; 141 where nobody reads the
     output. A command may exit with others. Any other error is raised, and all under python -X dev.
     """
+    first_name = next(iter(commands))
     if words[:1] == ["help"]:
         words = [*words[1:], "--help"]
+    if not words or words[0].startswith("-"):
+        words = [first_name, *words]
     try:
-        first = find(next(iter(commands)), commands)
-        is_named = words and not words[0].startswith("-")
-        command = find(words[0], commands) if is_named else first
+        command, first = find(words[0], commands), find(first_name, commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words[1:] if is_named else words, first)
+            call(command, words[1:], first)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
