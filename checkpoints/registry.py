@@ -30,7 +30,8 @@ def default_models_dir() -> str:
     """The folder for a user's models: GPT2_MODELS_DIR of the environment; else models/ of this
     program, if it is a checkout that can be written; else speculate/models in the user's data.
     """
-    if chosen := os.environ.get("GPT2_MODELS_DIR"):
+    chosen = os.environ.get("GPT2_MODELS_DIR")
+    if chosen:
         return chosen
     is_checkout = (INCLUDED.parent / "pyproject.toml").is_file()
     if is_checkout and os.access(INCLUDED, os.W_OK):

@@ -46,10 +46,8 @@ def compare_with_openai(folder: Path, model: Model) -> None:
     """Print whether a model writes, greedily, what OpenAI's 124M writes. Raises ValueError if it
     does not, but its folder is named 124M.
     """
-    is_the_same = True
-    for entry in json.loads(GOLDEN.read_text()):
-        if not follows(model, entry["ids"], entry["greedy"]):
-            is_the_same = False
+    entries = json.loads(GOLDEN.read_text())
+    is_the_same = all(follows(model, entry["ids"], entry["greedy"]) for entry in entries)
     verdict = "those" if is_the_same else "not those"
     print(f"greedy tokens: {verdict} of OpenAI's 124M")
     if folder.name == "124M" and not is_the_same:

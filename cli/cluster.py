@@ -99,10 +99,8 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
     # what the stack has entered ends with the block, the last first, and also after an error
     with dask.config.set(SETTINGS), ExitStack() as stack:
         try:
-            if n_local:
-                client = stack.enter_context(local_client(n_local))
-            else:
-                client = stack.enter_context(Client(address, timeout=TIMEOUT))
+            opened = local_client(n_local) if n_local else Client(address, timeout=TIMEOUT)
+            client = stack.enter_context(opened)
             client.wait_for_workers(1, timeout=FIRST_WORKER)
         except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: TLS, no keys
             reason = first_line(error) or "no answer"

@@ -71,10 +71,8 @@ def tokenizer(corpus: str, folder: str) -> None:
     # GPT-2's two files
     id_of = {token: i for i, token in enumerate(tokens)}
     files.write(made / "vocab.json", json.dumps(id_of, ensure_ascii=False).encode())
-    lines = ["#version: 0.2\n"]
-    for first, second in merges:
-        lines.append(f"{first} {second}\n")
-    files.write(made / "merges.txt", "".join(lines).encode())
+    lines = [f"{first} {second}\n" for first, second in merges]
+    files.write(made / "merges.txt", ("#version: 0.2\n" + "".join(lines)).encode())
 
 
 def learn_vocabulary(documents: list[str]) -> tuple[list[str], list[tuple[str, str]]]:
