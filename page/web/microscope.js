@@ -72,7 +72,7 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it as often as the small one, or more (p = ${percent(p)}, q = ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it ${p > q ? "more" : "as"} often (large ${percent(p)}, small ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -113,7 +113,7 @@ function showRule(item, rows) {
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
     : p !== undefined && ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
       isGuess && !isByChance(state.base) && "Here chance decides: ",
-      p >= q ? [`${quoted(id)} is `, b("always kept"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
+      p >= q ? [`${quoted(id)} is `, b("always accepted"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
       : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds. Otherwise we draw a word that the small model says too rarely.`]]);
   put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange): ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
 }
@@ -154,7 +154,7 @@ function showDistributions({round, i, id}, rows) {
   put("more", make("table", {id: "likely"},
     make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper: small model, lower (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "]), isDrawn && counts.key] : "the large model’s odds"),
       drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "others" : listed(row.id)),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others,\nsummed" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
@@ -228,7 +228,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Average gap: ${points(gap())} points${n < 100 ? "" : `; perfect dice give ${usual().join(" to ")} in 9 of 10 tries`}.`);
+      make("span.mark.correction", "replaced"), `. Average gap: ${points(gap())} points${n < 100 ? "" : `; perfect dice: ${usual().join(" to ")}, in 9 of 10 tries`}.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {

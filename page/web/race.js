@@ -6,9 +6,10 @@
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, runs: 0, seen: true, frame: null};
 
 // Seconds on the page: of the first guesses; of a fetch alone, at first; of the check of a word; of reading why one is rejected, where
-// the likeliest word decides or the odds; of a look at all of them; of all that comes after the first round; of a look at a round
-// without a wrong guess; of the end.
-const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, odds: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
+// the likeliest word decides; where the odds do, of reading the rule, of a guess that is always accepted, of one that the die accepts,
+// of one that it rejects; of a look at all of them; of all that comes after the first round; of a look at a round without a wrong
+// guess; of the end.
+const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, rule: 2, always: .9, yes: 1.6, no: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -32,20 +33,30 @@ function laneOf(kind, name, rounds, run) {
     isSaid: isSaid(run), waits: isWaiting(run), longer: factor(longerOf(run)), rule: run.settings.verification, words};
 }
 
+// How long the check of a round is shown: [words checked, seconds], from none to all of them.
+function stepsShown(round, {isSaid}) {
+  const {accepted, draft, p, q} = round, n = stepsOf(round);
+  if (isSaid) return [...range(n).map(i => [i, SECONDS.step]), [n, accepted < draft.length ? SECONDS.why : 0]];
+  return [[0, SECONDS.rule], ...range(n).map(i => [i + 1, i === draft.length ? 0 : i === accepted ? SECONDS.no : p[i] >= q[i] ? SECONDS.always : SECONDS.yes])];
+}
+
 // When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in `wall` seconds. First the first
 // guesses and their fetch, slowly, then the second, then all others at one speed. Time stops where a guess is rejected for the first
-// time, while the words are checked one by one, and where for the first time all are right.
+// time, while the words are checked one by one, and where for the first time all are right; where the odds decide, at the first round.
 function planOf([alone, together]) {
   const unit = alone.end / alone.fetches.length || 1, [first, next = first] = together.fetches, {middle, end} = first;
   const isRight = ({round}) => round.accepted === round.draft.length, isWrong = one => !isRight(one);
-  const key = together.fetches.find(isWrong) ?? first, {round} = key, pace = key === first ? 1 : .6; // quickly to what is to be seen
+  const key = together.fetches.find(isWrong) ?? first, pace = together.isSaid ? 1 : .6; // quickly to the odds
   const right = together.fetches.find(one => one !== key && one.round.draft.length > 1 && isRight(one));
   const othersWall = clamp(SECONDS.fetch * (race.length - end) / unit, 0, Math.max(SECONDS.others, .1 * alone.fetches.length));
   const fetchWall = pace * SECONDS.fetch * Math.min((end - middle) / unit, 1.6);
   const slow = (from, to, wall, more) => ({from, to, wall, says: `slowed ${rounded(wall / (to - from), 1)}×`, ...more});
   const stop = (at, wall, more) => ({from: at, to: at, wall, says: "paused to read", ...more});
-  const steps = stepsOf(round), why = isRight(key) ? 0 : together.isSaid ? SECONDS.why : SECONDS.odds;
-  const stops = [stop(key.end, SECONDS.step * steps + why + SECONDS.look, {steps, why}), right && stop(right.end, SECONDS.right)].filter(Boolean);
+  const check = ({end, round}, steps) =>
+    stop(end, sum(steps.map(([, seconds]) => seconds)) + SECONDS.look, {steps: [...steps, [stepsOf(round) + 1, SECONDS.look]]});
+  const whole = one => check(one, stepsShown(one.round, together));
+  const stops = (together.isSaid ? [whole(key), right && stop(right.end, SECONDS.right)]
+    : [whole(first), key !== first && check(key, stepsShown(key.round, together).slice(-1))]).filter(Boolean);
   const cuts = [...new Set([end, next.end, ...stops.map(({from}) => from), race.length])].sort((a, b) => a - b);
   const between = Math.min(SECONDS.fetch / 2, fetchWall / (end - middle) * (next.end - end));
   return [middle > 0 && slow(0, middle, pace * SECONDS.guesses), slow(middle, end, fetchWall), cuts.flatMap((to, i) => [
@@ -58,12 +69,21 @@ function planOf([alone, together]) {
 // What is shown at `wall` seconds of the plan; null at its end. checked: words; linger: how much of a round
 // still shows what the one before brought; isFast: words come too fast to be followed.
 function momentAt(wall) {
-  for (const {from, to, wall: length, says, steps, why, isEnd, isFast, linger} of race.plan) {
+  for (const {from, to, wall: length, says, steps, isEnd, isFast, linger} of race.plan) {
     if (wall < length) return {time: from + (to - from) * wall / length, linger, isFast, says: isEnd ? `again: ${Math.ceil(length - wall)}\u00a0s` : says,
-      checked: !steps ? Infinity : wall < SECONDS.step * steps + why ? Math.min(Math.floor(wall / SECONDS.step), steps) : steps + 1};
+      checked: steps ? checkedAt(steps, wall) : Infinity};
     wall -= length;
   }
   return null;
+}
+
+// How many words are checked so many seconds after a round has come: steps as in stepsShown.
+function checkedAt(steps, wall) {
+  for (const [checked, seconds] of steps) {
+    if (wall < seconds) return checked;
+    wall -= seconds;
+  }
+  return Infinity;
 }
 
 function wallAt(time) {
@@ -90,7 +110,7 @@ function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
   const most = mostWords(run) - 1, isMost = run.rounds.every(({draft}) => draft.length === most);
   if (kind === "alone") return [isOurs(run) && "trained on fairy tales, ", "predicts the next word. ", make("b", "Weights"), `: its ${millions(large)} learned numbers`,
-    bytesIn(run) > 4e7 && ", far too many for a processor core’s fast memory", ". Each word needs a new fetch."];
+    bytesIn(run) > 4e7 && ", far too many for a processor core’s fast memory", "."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
   return [isLookUp ? "looks up what came before" : small < large && smaller, isOther ? ". " : (isLookUp || small < large) && ", ", isOurs(run) && !isOther && "trained to imitate the large one: ",
     isOther ? make("b", "Different dice, so a different text. The odds are the same.") : guesses];
@@ -107,7 +127,7 @@ function drawLane(lane, run) {
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
   const n = run.alone.tokens.length, than = lane.words === n ? `instead of ${n}` : `for ${plural(lane.words, "word")}`;
-  lane.quote = !isAlone && lane.fetches.length < n && `${plural(lane.fetches.length, "fetch")} ${than}, ${sameIn(run, "every word the same")}`;
+  lane.quote = isAlone ? `${plural(n, "fetch")} for ${plural(n, "word")}` : lane.fetches.length < n && `${plural(lane.fetches.length, "fetch")} ${than}, ${sameIn(run, "every word the same")}`;
   lane.gain = make("span", !isAlone && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
   lane.flag = make("b.flag", {style: {left: of(lane.end)}}, lasting(lane.end), lane.gain);
   lane.count = make("span.count", {"aria-hidden": "true"});
@@ -138,22 +158,24 @@ const guessedAt = ({round, begin, middle}, time) =>
 // The words of a fetch, a row each: the guess, what the large model says, and what comes of it; while
 // guesses are made, while the weights come, and when so many words are checked.
 function placesOf(lane, one, time, checked) {
-  const {draft, accepted, tokens, sources, p, q} = one.round, n = draft.length, isLast = one === lane.fetches.at(-1);
-  const guessed = guessedAt(one, time), odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
+  const {draft, accepted, tokens, sources, p, q, coins} = one.round, n = draft.length, isLast = one === lane.fetches.at(-1);
+  const guessed = guessedAt(one, time), isCome = !lane.isSaid && time > one.end - 1e-12, odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
     const guess = i < guessed && bare(words[draft[i]]), isMore = i === n && guessed === n;
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
     const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
     const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : lane.small && isLast ? "last word" : "next word");
     if (i > n) return row(".empty.room"); // fewer were guessed
-    if (i > guessed || checked <= Math.min(i, accepted)) return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && "…");
+    if (i > guessed || checked <= Math.min(i, accepted))
+      return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && (isCome && i in p ? odds(p[i]) : "…"));
     if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
-    const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? " → always kept" : ` → kept in ${percent(p[i] / q[i])}`))];
-    return i < accepted ? row(".good", given, says, "✓ accepted")
-      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
+    const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? ": always" : ` → chance ${percent(p[i] / q[i])}`))];
+    const die = !lane.isSaid && lane.rule === "token" && p[i] < q[i] && wide(make("small", `die ${percent(coins[i])}: `));
+    return i < accepted ? row(".good", given, says, [die, "✓ accepted"])
+      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : [die, "✗ → “", own(i), "”"]);
   });
-  return lane.small ? rows : [...rows, make("div.place.empty.rest", isLast ? "" : "the words after it have to wait: they depend on it")];
+  return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
 }
 
 // How many words a round brought, and why so many.
@@ -161,19 +183,19 @@ function broughtBy({accepted, draft, tokens, sources}) {
   const all = `${plural(tokens.length, "word")} from one fetch.`;
   if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
-  if (sources[accepted] === "bonus") return `All kept: the next word comes free. ${accepted} + 1 = ${all}`;
+  if (sources[accepted] === "bonus") return `All accepted: the next word comes free. ${accepted} + 1 = ${all}`;
   return `${accepted} accepted + 1 replaced = ${all}${accepted + 1 < draft.length ? " Guesses behind it are dropped: they built on it." : ""}`;
 }
 
 // What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
 function judged(round, i, {isSaid, rule}) {
-  const {draft, accepted, tokens, p, q} = round, own = i < tokens.length && quoted(tokens[i]);
+  const {draft, accepted, tokens, p, q, coins} = round, own = i < tokens.length && quoted(tokens[i]);
   if (i === draft.length || i >= accepted && !own) return broughtBy(round);
   const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
-  if (rule === "token" && p[i] >= q[i]) return `${says}kept: the large model wants it ${p[i] > q[i] ? "even more" : "as"} often.`;
-  const odds = rule === "token" ? `large / small = ${quotient(p[i], q[i])} chance. ` : "";
-  return says + odds + (kept ? "The die says yes: accepted." : `The die says no: ${own} is drawn instead.`);
+  if (rule === "token" && p[i] >= q[i]) return `${says}the large model’s odds are ${p[i] > q[i] ? "higher" : "the same"}. Always accepted.`;
+  const odds = rule === "token" ? `chance large / small = ${percent(p[i] / q[i])}. The die gives ${percent(coins[i])}, ${kept ? "below" : "above"}: ` : "";
+  return says + odds + (kept ? "accepted." : `${own} is drawn instead.`);
 }
 
 // A moment of a lane, as momentAt returns it: of its last fetch, so many words are checked.
@@ -185,27 +207,31 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   const isLook = last && (!now || time - last.end <= stays + 1e-12), shown = isLook ? last : now;
   const {round} = shown, n = round.draft.length, steps = isLook ? isAlone ? Infinity : checked : 0;
   const part = (from, to) => share(now ? (time - from) / (to - from || 1) : 1), isStart = now && time <= now.begin + 1e-12 && last;
-  // words are counted one by one, as they are checked
+  // words and their fetch are counted when all of them are checked
   const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
-  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
+  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length));
   const rows = placesOf(lane, shown, time, steps), isOver = !now && checked === Infinity;
-  lane.rows.replaceChildren(...isOver && lane.quote ? [make("p.quote", lane.quote), ...rows.map(() => make("div.place.room"))] : rows);
+  if (isOver && lane.quote) { // in their room
+    rows.forEach(row => row.classList.add("room"));
+    rows.unshift(make("p.quote", lane.quote));
+  }
+  lane.rows.replaceChildren(...rows);
   lane.large.style.setProperty("--read", isStart && !isAlone ? "100%" : part(now?.middle, now?.end));
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
-  lane.says.textContent = isOver ? isAlone ? `${plural(all.length, "fetch")} for ${plural(lane.words, "word")}.` : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
+  lane.says.textContent = isOver ? isAlone ? "" : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
     : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
     : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
     : isFast && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane)
-      : lane.isSaid || lane.rule !== "token" ? "Which guesses are kept?" : "Odds as high or higher: always kept. Lower: kept with chance large / small."
+      : lane.isSaid || lane.rule !== "token" ? "Which guesses are accepted?" : "Odds as high or higher: always accepted. Lower: accepted with chance large / small."
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
     : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
     : `One fetch, one word${lane.waits ? ": it waits for memory" : ""}.`;
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
   if (guesses) lane.groups[counted].before(lane.pending);
-  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(done, "fetch")));
+  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(counted, "fetch")));
   lane.strip.style.setProperty("--now", time < lane.end ? share(time / race.length) : "102%");
   lane.flag.classList.toggle("room", time < lane.end);
   lane.gain.classList.toggle("room", time < race.length);

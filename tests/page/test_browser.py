@@ -221,18 +221,18 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     assert page.locator(".alone .pending .mark").count() == 0
     show(end)
     for i, (guess, says, verdict) in enumerate(places("together")[: n + 1]):
-        odds = is_said or i >= n or f" {percent(row['p'][i])}"
-        if name in ("sampled", "ngram") and i < n:
+        odds, die = is_said or i >= n or f" {percent(row['p'][i])}", ""
+        if name in ("sampled", "ngram") and i < min(n, accepted + 1):
             p, q = row["p"][i], row["q"][i]
-            kept = f"kept in {percent(p / q)}" if p < q else "always kept"
-            odds += f" → {kept}"
+            odds += f" → chance {percent(p / q)}" if p < q else ": always"
+            die = f"die {percent(row['coins'][i])}: " * (p < q)
         if i < accepted:
-            assert guess.startswith(guessed[i]) and verdict == "✓ accepted"
+            assert guess.startswith(guessed[i]) and verdict == die + "✓ accepted"
             assert says == (guessed[i] if is_said else odds)
         elif i == accepted < n:  # one look says why: another word, or by chance
             assert guess.startswith(guessed[i])
             assert says == (told[i] if is_said else odds)
-            assert verdict == ("✗ replaced" if is_said else f"✗ → “{told[i]}”")
+            assert verdict == ("✗ replaced" if is_said else f"{die}✗ → “{told[i]}”")
         elif i == accepted:
             assert (guess, says, verdict) == ("one more", told[i], "free extra word")
         else:
@@ -244,7 +244,7 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     own = {
         "correction": f"{accepted} accepted + 1 replaced = % from one fetch."
         + " Guesses behind it are dropped: they built on it." * (accepted + 1 < n),
-        "bonus": f"All kept: the next word comes free. {accepted} + 1 = % from one fetch.",
+        "bonus": f"All accepted: the next word comes free. {accepted} + 1 = % from one fetch.",
     }[row["sources"][-1]]
     n_words = len(row["tokens"])
     assert said() == own.replace("%", f"{n_words} word{'s' * (n_words > 1)}")
@@ -258,15 +258,17 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     ]
     for i, text in enumerate(spoken[: accepted + 1]):
         assert guessed[i] in text
-        assert bool(re.search("ccepted|kept", text)) == (i < accepted)
-        assert (bool(re.search("ejected|die says no", text)) and told[i] in text) == (i == accepted)
+        assert bool(re.search("ccepted", text)) == (i < accepted)
+        rejected = re.search("Rejected and replaced|drawn instead", text)
+        assert (bool(rejected) and told[i] in text) == (i == accepted)
         if name == "sampled":
             p, q = row["p"][i], row["q"][i]
             if p < q:
-                kept = f"large / small = {page.evaluate(f'quotient({p}, {q})')} chance. "
+                side = "below" if i < accepted else "above"
+                kept = f"large / small = {percent(p / q)}. The die gives {percent(row['coins'][i])}"
+                assert f"{kept}, {side}:" in text
             else:
-                kept = "kept: the large model wants it even more often"
-            assert kept in text
+                assert "the large model’s odds are higher. Always accepted." in text
 
 
 def test_words_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved):
@@ -293,7 +295,7 @@ def test_words_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved
     assert page.locator(".together .place.guess").count() == len(one["draft"])
     checks = sum(piece["wall"] for piece in plan[:2])
     why = page.evaluate("SECONDS.why")  # the last one stands longer
-    for checked in range(4):  # words are counted as they are checked
+    for checked in range(4):  # words and their fetch are counted when all are checked
         wall = page.evaluate("SECONDS.step") * min(checked, 2) + why * (checked > 2)
         show(checks + wall + 0.01)
         assert said() == "paused to read"
@@ -302,8 +304,8 @@ def test_words_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved
         assert page.locator(".together .place.wrong").count() == int(checked > 1)
         n_unused = page.locator(".together .place.off").count()
         assert n_unused == (len(one["draft"]) - 1) * (checked > 1)
-        written = text_of(page, ".together .count b >> nth=0")
-        assert written.split() == [str(min(checked, 2)), "word" if checked == 1 else "words"]
+        counts = page.locator(".together .count b").all_inner_texts()
+        assert counts == (["2 words", "1 fetch"] if checked > 1 else ["0 words", "0 fetches"])
         told = text_of(page, ".together .says")
         assert ("Rejected and replaced." in told) == (checked == 2)
         assert told.startswith("1 accepted + 1 replaced") == (checked > 2)
@@ -325,6 +327,40 @@ def test_words_are_checked_one_by_one_and_the_page_says_how_the_clock_runs(saved
     assert 5 < begin < 15 and plan[-1]["wall"] == 5
     show(begin + 0.01)
     assert "again: 5" in said()
+
+
+def test_where_the_odds_decide_the_first_round_is_judged_row_by_row_and_then_a_rejection(saved):
+    page = saved(MOTION, temperature=1.0)
+    page.evaluate("""(([one, two]) => { // all are accepted, then the first is not
+        const own = one.tokens.slice(0, 1), shown = one.shown.slice(0, 1), n = one.draft.length;
+        const all = value => one.draft.map((_, i) => value instanceof Array ? value[i % 2] : value);
+        Object.assign(one, {accepted: n, examined: n, p: all([.4, .1]), q: all(.2), coins: all(.3),
+            tokens: [...one.draft, ...own], shown: [...all("x"), ...shown],
+            sources: [...all("draft"), "bonus"]});
+        Object.assign(two, {accepted: 0, examined: 1, p: all(.1), q: all(.2), coins: all(.7),
+            tokens: own, shown, sources: ["correction"]});
+        pause(), showRace(state.base); })(state.base.rounds)""")
+    stops = page.evaluate("race.plan.filter(({steps}) => steps)")
+    ends = page.evaluate("race.lanes[1].fetches.slice(0, 2).map(({end}) => end)")
+    assert [stop["from"] for stop in stops] == ends
+    n = page.evaluate("state.base.rounds[0].draft.length")
+    assert [checked for checked, _ in stops[0]["steps"]] == [*range(n + 3)]
+    assert [checked for checked, _ in stops[1]["steps"]] == [1, 2]  # only what is new
+    said = []
+    for checked in range(n + 1):
+        page.evaluate(f"show({{time: {ends[0]}, checked: {checked}}})")
+        said.append(text_of(page, ".together .says"))
+        assert page.locator(".together .place.good").count() == checked
+        odds = page.locator(".together .place > :nth-child(2)").all_text_contents()[1 : n + 1]
+        assert not any("…" in text for text in odds)  # the fetch has brought them all
+    assert said[0].startswith(
+        "Odds as high or higher: always accepted. Lower: accepted with chance"
+    )
+    for i, text in enumerate(said[1:]):
+        lower = "chance large / small = 50.0\u00a0%. The die gives 30.0\u00a0%, below: accepted."
+        assert (lower if i % 2 else "odds are higher. Always accepted.") in text
+    page.evaluate(f"show({{time: {ends[1]}, checked: 1}})")
+    assert "The die gives 70.0\u00a0%, above: " in text_of(page, ".together .says")
 
 
 def test_the_result_stands_in_the_picture_where_the_shorter_time_ends(saved):
@@ -585,7 +621,7 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         rule = text_of(page, "#odds")
         assert f"in {percent(q)} of cases, the large model in {percent(p)}" in rule
         quotient = page.evaluate(f"quotient({p}, {q})")
-        assert (quotient if p < q else "always kept") in rule
+        assert (quotient if p < q else "always accepted") in rule
         number = lambda x: page.evaluate("x => printed(x)", x)
         if p < q:
             right = percent(number(q) * number(p / q)) == percent(p)
@@ -711,7 +747,7 @@ def test_draws_by_the_rule_go_towards_what_the_large_model_says(saved):
         found = [float(re.sub("[^0-9.]", "", text)) / 100 for text in tally]
         assert found == approx([row["p"] for row in rows], abs=spread)
         said = re.search(
-            r": ([\d.]+) points.* ([\d.]+) to ([\d.]+) in 9 of 10 tries", text_of(page, "#drawn")
+            r": ([\d.]+) points.* ([\d.]+) to ([\d.]+), in 9 of 10 tries", text_of(page, "#drawn")
         )
         gap, *usual = [float(x) / 100 for x in said.groups()]
         p = np.array([row["p"] for row in rows])
