@@ -112,9 +112,9 @@ function showRule(item, rows) {
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
     : p !== undefined && ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
-      isGuess && !isByChance(state.base) && "Here chance decides: ",
+      isGuess && !isByChance(state.base) && "Were words drawn at random: ",
       p >= q ? [`${quoted(id)} is `, b("always accepted"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
-      : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds. Otherwise we draw a word that the small model says too rarely.`]]);
+      : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds.`]]);
   put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange): ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
 }
 
@@ -146,15 +146,15 @@ function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
   const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.which.room", "dark: came out (▸ more than fits)"), most,
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.room"), most,
     edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
-  put("more", make("table", {id: "likely"},
-    make("thead", make("tr", head("th", "next word"), head("th", drafted ? [make("span.which", "upper: small model, lower (purple frame): large model "), Object.entries(KEY).map(([kind, name]) => [make("span.which", make("span.swatch." + kind), name), " "]), isDrawn && counts.key] : "the large model’s odds"),
+  put("more", drafted && make("p.legend", make("span", "upper: small model, lower (purple frame): large model"), Object.entries(KEY).map(([kind, name]) => make("span", make("span.swatch." + kind), name)), isDrawn && counts.key), make("table", {id: "likely"},
+    make("thead", make("tr", head("th", "next word"), head("th", drafted ? "odds" : "the large model’s odds"),
       drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
-    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "all others,\nsummed" : listed(row.id)),
+    make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "many\nothers" : listed(row.id)),
       n === 0 && make("td.picture", {rowspan: rows.length}, picture), drafted && number(row.q), number(row.p), isDrawn && counts.tally[n])))),
     drafted && rule !== "token" && make("p.soft", "This is how the token rule decides; here " + (rule === "coupled" ? "the noise does."
       : `guesses are judged together${P ? ": P is the chance that those before this one are accepted" : ""}.`)),
@@ -183,7 +183,7 @@ function drawOne(rows) {
 
 // A draw in steps: [words, row, bar, place, kind].
 function stepsOfDraw({guess, place, instead}, rows) {
-  const name = i => make("b", rows[i].id === null ? "a word not listed" : quoted(rows[i].id));
+  const name = i => make("b", rows[i].id === null ? "one of the others" : quoted(rows[i].id));
   const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
   if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". So it comes out."], guess, LOWER, place, "accepted"]];
   return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
@@ -223,12 +223,13 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
       edges[i].textContent = (count.accepted + count.residual) / n > most ? "▸" : "";
       tally[i].textContent = bareNumber((count.accepted + count.residual) / n);
     });
+    key.textContent = `dark: came out${edges.some(({textContent}) => textContent) ? " (▸ more than fits)" : ""}`;
     showGaps();
   };
   const tellCounts = () => {
     const replaced = sum(counts.map(({residual}) => residual));
     put("drawn", make("b", plural(n, "draw").replace(n, whole(n))), `: ${whole(n - replaced)} `, make("span.mark.draft", "accepted"), `, ${whole(replaced)} `,
-      make("span.mark.correction", "replaced"), `. Average gap: ${points(gap())} points${n < 100 ? "" : `; perfect dice: ${usual().join(" to ")}, in 9 of 10 tries`}.`);
+      make("span.mark.correction", "replaced"), `. Average gap: ${points(gap())} points${n < 100 ? "" : `; chance alone mostly gives ${usual().join(" to ")}`}.`);
   };
   // Show some in slow steps, which are counted elsewhere, then draw many.
   async function draw(slow, many, seconds, tell = announce) {

@@ -6,10 +6,10 @@
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, runs: 0, seen: true, frame: null};
 
 // Seconds on the page: of the first guesses; of a fetch alone, at first; of the check of a word; of reading why one is rejected, where
-// the likeliest word decides; where the odds do, of reading the rule, of a guess that is always accepted, of one that the die accepts,
-// of one that it rejects; of a look at all of them; of all that comes after the first round; of a look at a round without a wrong
+// the likeliest word decides; where the odds do, of reading the rule, of a guess that is always accepted, of one that the die accepts
+// (the first of each kind; then half as long), of one that it rejects; of a look at all of them; of all that comes after the first round; of a look at a round without a wrong
 // guess; of the end.
-const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, rule: 2, always: .9, yes: 1.6, no: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
+const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, rule: 2, always: 1.1, yes: 2.4, no: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -37,7 +37,8 @@ function laneOf(kind, name, rounds, run) {
 function stepsShown(round, {isSaid}) {
   const {accepted, draft, p, q} = round, n = stepsOf(round);
   if (isSaid) return [...range(n).map(i => [i, SECONDS.step]), [n, accepted < draft.length ? SECONDS.why : 0]];
-  return [[0, SECONDS.rule], ...range(n).map(i => [i + 1, i === draft.length ? 0 : i === accepted ? SECONDS.no : p[i] >= q[i] ? SECONDS.always : SECONDS.yes])];
+  const kinds = range(n).map(i => i === draft.length ? "free" : i === accepted ? "no" : p[i] >= q[i] ? "always" : "yes");
+  return [[0, SECONDS.rule], ...kinds.map((kind, i) => [i + 1, (SECONDS[kind] ?? 0) / (kinds.indexOf(kind) < i ? 2 : 1)])];
 }
 
 // When which moment is shown: pieces {from, to, wall, says}, from one time of the race to another in `wall` seconds. First the first
@@ -109,8 +110,8 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
   const most = mostWords(run) - 1, isMost = run.rounds.every(({draft}) => draft.length === most);
-  if (kind === "alone") return [isOurs(run) && "trained on fairy tales, ", "predicts the next word. ", make("b", "Weights"), `: its ${millions(large)} learned numbers`,
-    bytesIn(run) > 4e7 && ", far too many for a processor core’s fast memory", "."];
+  if (kind === "alone") return ["predicts the next word. ", make("b", "Weights"), `: ${millions(large)} learned numbers`,
+    bytesIn(run) > 4e7 && ", too many for a core’s fast memory", "."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
   return [isLookUp ? "looks up what came before" : small < large && smaller, isOther ? ". " : (isLookUp || small < large) && ", ", isOurs(run) && !isOther && "trained to imitate the large one: ",
     isOther ? make("b", "Different dice, so a different text. The odds are the same.") : guesses];
@@ -144,7 +145,7 @@ function drawLane(lane, run) {
       make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? ["small model", make("i", {style: width(side)})] : "look-up"),
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
-      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", "large model" + (lane.isSaid || isAlone ? " says" : "’s odds")].map(name => make("span", name))), lane.rows)),
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", lane.isSaid || isAlone ? "large model says" : ["large ", wide("model’s "), "odds"], "processor"].map(name => make("span", name))), lane.rows)),
     make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)))), lane.text)));
 }
 
@@ -170,27 +171,30 @@ function placesOf(lane, one, time, checked) {
       return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && (isCome && i in p ? odds(p[i]) : "…"));
     if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
-    const says = lane.isSaid ? i < accepted ? guess : own(i) : [odds(p[i]), lane.rule === "token" && wide(make("small", p[i] >= q[i] ? ": always" : ` → chance ${percent(p[i] / q[i])}`))];
-    const die = !lane.isSaid && lane.rule === "token" && p[i] < q[i] && wide(make("small", `die ${percent(coins[i])}: `));
-    return i < accepted ? row(".good", given, says, [die, "✓ accepted"])
-      : row(".wrong", given, says, lane.isSaid ? "✗ replaced" : [die, "✗ → “", own(i), "”"]);
+    if (lane.isSaid || lane.rule !== "token") return row(i < accepted ? ".good" : ".wrong", given, !lane.isSaid ? odds(p[i]) : i < accepted ? guess : own(i),
+      i < accepted ? "✓ accepted" : lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
+    const [chance, die] = [p[i] / q[i], coins[i]].map(x => percent(x)), isSure = p[i] >= q[i], isKept = i < accepted;
+    const instead = isKept ? wide(" accepted") : [" → “", own(i), "”"];
+    return row(isKept ? ".good" : ".wrong", given, [odds(p[i]), wide(make("small", isSure ? ": always" : ` → chance ${chance}`))],
+      [!isSure && wide(`die ${die}: `), isKept ? "✓" : "✗", make("span.narrow", isSure ? " always" : ` ${bareNumber(coins[i])} ${isKept ? "<" : "≥"} ${chance}`), instead]);
   });
   return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
 }
 
 // How many words a round brought, and why so many.
-function broughtBy({accepted, draft, tokens, sources}) {
+function broughtBy({accepted, draft, tokens, sources}, {isSaid, rule}) {
   const all = `${plural(tokens.length, "word")} from one fetch.`;
   if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
   if (sources[accepted] === "bonus") return `All accepted: the next word comes free. ${accepted} + 1 = ${all}`;
+  if (!isSaid && rule === "token") return `${accepted} accepted + 1 replaced = ${all} The small model says ${quoted(tokens[accepted])} too rarely.`;
   return `${accepted} accepted + 1 replaced = ${all}${accepted + 1 < draft.length ? " Guesses behind it are dropped: they built on it." : ""}`;
 }
 
 // What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
 function judged(round, i, {isSaid, rule}) {
   const {draft, accepted, tokens, p, q, coins} = round, own = i < tokens.length && quoted(tokens[i]);
-  if (i === draft.length || i >= accepted && !own) return broughtBy(round);
+  if (i === draft.length || i >= accepted && !own) return broughtBy(round, {isSaid, rule});
   const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
   if (rule === "token" && p[i] >= q[i]) return `${says}the large model’s odds are ${p[i] > q[i] ? "higher" : "the same"}. Always accepted.`;
@@ -207,9 +211,9 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   const isLook = last && (!now || time - last.end <= stays + 1e-12), shown = isLook ? last : now;
   const {round} = shown, n = round.draft.length, steps = isLook ? isAlone ? Infinity : checked : 0;
   const part = (from, to) => share(now ? (time - from) / (to - from || 1) : 1), isStart = now && time <= now.begin + 1e-12 && last;
-  // words and their fetch are counted when all of them are checked
+  // words are counted one by one, as they are checked
   const isJudged = steps >= stepsOf(round), counted = done - Number(Boolean(isLook && !isJudged)), guesses = isLook && isJudged ? 0 : guessedAt(shown, time);
-  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length));
+  const written = sum(all.slice(0, counted).map(({round}) => round.tokens.length)) + (isLook && !isJudged ? steps : 0);
   const rows = placesOf(lane, shown, time, steps), isOver = !now && checked === Infinity;
   if (isOver && lane.quote) { // in their room
     rows.forEach(row => row.classList.add("room"));
@@ -222,8 +226,8 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   lane.says.textContent = isOver ? isAlone ? "" : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
     : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
     : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
-    : isFast && !isAlone ? `One fetch, up to ${plural(lane.places, "word")}. Measured: checking ${lane.places} takes ${lane.longer} as long as one.`
-    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane)
+    : isFast && !isAlone ? `Each weight, once fetched, serves all ${plural(lane.places, "word")}. Measured: ${lane.longer} as long as for one.`
+    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round, lane) : steps ? judged(round, steps - 1, lane)
       : lane.isSaid || lane.rule !== "token" ? "Which guesses are accepted?" : "Odds as high or higher: always accepted. Lower: accepted with chance large / small."
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
     : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
@@ -231,7 +235,7 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
   if (guesses) lane.groups[counted].before(lane.pending);
-  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(counted, "fetch")));
+  lane.count.replaceChildren(make("b", plural(written, "word")), " from ", make("b", plural(done, "fetch")));
   lane.strip.style.setProperty("--now", time < lane.end ? share(time / race.length) : "102%");
   lane.flag.classList.toggle("room", time < lane.end);
   lane.gain.classList.toggle("room", time < race.length);
@@ -304,7 +308,7 @@ function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${sameIn(run, "exactly the same text")}. `),
-    make("span.soft.wide", all.length > 2 && `Middle of ${all.length} races (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}). `, make("small", "Punctuation and parts of words count as words.")));
+    make("span.soft.wide", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `, make("small", "Punctuation and parts of words count as words.")));
 }
 
 // The time of a word as bars, and the sum that closes the gap: the shorter, the faster.
@@ -336,11 +340,11 @@ function isWaiting(run) {
 
 function showWhy(run) {
   const costs = costsOf(run), {alone, guessing, rest, written} = costs, n = mostWords(run), [large] = run.parameters, bytes = bytesIn(run);
-  const all = guessing + rest, count = written.toFixed(2), fetching = `Fetching ${millions(large)} weights`;
+  const all = guessing + rest, count = written.toFixed(2);
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), isWaiting(run) ? `${fetching} takes most of the time, and one fetch now serves ${count} words. One more word to check adds ${percent(moreOf(costs) / alone)} of a fetch.`
-      : `${fetching} now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
+    : [make("b", "Why? "), isWaiting(run) ? `One fetch of ${millions(large)} weights now serves ${count} words. One more word to check adds only ${percent(moreOf(costs) / alone)} of a fetch, so most of its time is fetching.`
+      : `Fetching ${millions(large)} weights now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
   put("work", `In a fetch, the large model reads all its weights from memory and computes with them, once. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
