@@ -98,7 +98,7 @@ class Medusa:
         rows = []
         for ids, cache, n_last in zip(texts, caches, n_lasts):
             place = len(ids) - len(cache.known)  # how many tokens the text has drafted
-            rows.append(cache.logits[place : place + n_last])
+            rows.append(cache.logits[place : place + n_last])  # one row, or none for a prefill
         return rows
 
     def begin_drafts(self, caches: list[MedusaCache]) -> None:

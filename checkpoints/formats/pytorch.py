@@ -144,10 +144,10 @@ class Unpickler(Machine):
     def persistent_load(self, pid: Any) -> Storage:
         """The Storage that a pickle describes by a tuple `pid`: "storage", the name of its class,
         its key, its device, how many numbers it has, such as ("storage", "FloatStorage", "0",
-        "cpu", 12); in old files, there is more behind. Raises ValueError, KeyError, TypeError or
-        IndexError for anything else.
+        "cpu", 12); in old files, there is more behind. Raises ValueError, KeyError or TypeError for
+        anything else.
         """
-        name, key, n_numbers = pid[1], pid[2], pid[4]
+        _storage, name, key, _device, n_numbers, *_more = pid
         if (type(name), type(key), type(n_numbers)) != (str, str, int):
             raise ValueError("has a storage of another form than torch's")
         return Storage(STORAGES[name], key, n_numbers)
