@@ -117,17 +117,16 @@ def generate(
     ids = encode_prompt(prompt, encoder, target)
 
     # decode with each of the two loops, and show the texts; short ones again, for a median time
-    turns: dict[Any, list[dict]] = {decoder: [] for decoder in decoders_of(mode)}
-    for n in range(N_TURNS):
+    turns: dict[Any, list[dict]] = {}
+    for decoder in decoders_of(mode):
+        rounds = begin(decoder, target, draft_model, encoder, ids, **options)
+        turns[decoder] = [show.first_text(decoder, rounds, encoder, flags)]
+    seconds = sum(results[0]["seconds"] for results in turns.values())
+    n_more = N_TURNS - 1 if mode == "both" and seconds <= LONG else 0
+    for _ in range(n_more):
         for decoder, results in turns.items():
             rounds = begin(decoder, target, draft_model, encoder, ids, **options)
-            if n == 0:
-                results.append(show.first_text(decoder, rounds, encoder, flags))
-            else:
-                results.append(decode(rounds, encoder, show.progress))
-        seconds = sum(results[0]["seconds"] for results in turns.values())
-        if mode != "both" or seconds > LONG:
-            break
+            results.append(decode(rounds, encoder, show.progress))
 
     # compare
     compared = compare(turns, target, ids, options)
