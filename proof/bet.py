@@ -10,7 +10,6 @@ learns grows rich.
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 
 Text = tuple[int, ...]
 
@@ -22,7 +21,7 @@ class Beginnings:
     """Bettors on the first tokens of texts, so many of each.
 
     law: {beginning: its right probability}
-    seen: {beginning: its count}, where None stands for all that are not in the law
+    seen: {beginning: its count}; n_others: how many of these texts begin as no text of the law
     logs: of each bettor, with the strength STRENGTHS[i], ln of its capital
     """
 
@@ -32,21 +31,23 @@ class Beginnings:
         """
         self.length = length
         self.law = beginnings(right, length)
-        self.seen: Counter[Text | None] = Counter()
+        self.seen: Counter[Text] = Counter()
+        self.n_others = 0
         self.logs = [0.0] * len(STRENGTHS)
 
     def add(self, text: Text, n_before: int, rounding: float) -> None:
         """Pay each bettor for one more text, after n_before of them, and count it. `rounding`, as
         in Bet: the true probability of a beginning may be larger by this share.
         """
-        beginning: Text | None = text[: self.length]
-        share = self.law.get(text[: self.length], 0.0)
+        beginning = text[: self.length]
+        share, count = self.law.get(beginning, 0.0), self.seen[beginning]
         at_most = share * (1 + rounding)  # the true probability
         if share == 0:  # all such texts together are one
-            beginning, share, at_most = None, rounding, rounding
+            share, count, at_most = rounding, self.n_others, rounding
+            self.n_others += 1
         sum_of_shares = 1 + rounding
         for i, a in enumerate(STRENGTHS):
-            predicted = (self.seen[beginning] + a * share) / (n_before + a * sum_of_shares)
+            predicted = (count + a * share) / (n_before + a * sum_of_shares)
             self.logs[i] += math.log(predicted / at_most) if at_most > 0 else math.inf
         self.seen[beginning] += 1
 
@@ -126,7 +127,7 @@ class Bet:
         """
         seen: list[tuple[Text, float, float]] = []  # the shortest first
         for bettors in self.cut:
-            for beginning, count in beginnings(self.counts, bettors.length).items():
+            for beginning, count in bettors.seen.items():
                 right = bettors.law.get(beginning, 0.0)
                 seen.append((beginning, count / self.runs, right))
 
@@ -162,13 +163,13 @@ class Bet:
         return min(1.0, math.sqrt(n_times_kl / (2 * n)))
 
 
-def beginnings(texts: Mapping[Text, float], length: int) -> dict[Text, float]:
-    """{the first tokens of a text, so many: their number}, from {text: a number}, such as its
-    probability or its count: the sum over all texts that begin so.
+def beginnings(texts: dict[Text, float], length: int) -> dict[Text, float]:
+    """{the first `length` tokens of a text: the probability of all texts that begin so}, from
+    {text: its probability}. A text that is not there has the probability 0.
     """
     found: dict[Text, float] = defaultdict(float)
-    for text, number in texts.items():
-        found[text[:length]] += number
+    for text, probability in texts.items():
+        found[text[:length]] += probability
     return found
 
 

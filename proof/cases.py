@@ -513,9 +513,9 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
         for token in range(len(p)):
             longer = (*tokens, token)
             both = min(p[token], q[token])
-            if p[token] > q[token]:
+            if p[token] > q[token]:  # it replaces what was drafted, as the last of the round
                 yield longer, p[token] - q[token]
-            if both > 0:
+            if both > 0:  # it is drafted and kept
                 yield from grow(longer, both, q[token] if block else both)
 
     return grow((), 1.0, 1.0)

@@ -215,17 +215,22 @@ def take(
     except Undecidable as problem:
         branch.problem = problem
     except BaseException as error:
-        words = f"it raised {describe_error(error)}"
-        if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
-            words += "; its random numbers are symbolic, and may not be followed there"
-        if branch.probability > RARE:
-            branch.problem = branch.problem or Undecidable(words)
+        if branch.probability > RARE and not branch.problem:
+            branch.problem = raised(error, branch)
     finally:
         current = outer
     if branch.problem:  # of the errors above, or one that the examined code has caught
         branch.problem.branch = branch
         raise branch.problem
     return outcome, branch
+
+
+def raised(error: BaseException, branch: Branch) -> Undecidable:
+    """What to raise for an error of the examined code in a branch: an Undecidable that names it."""
+    words = f"it raised {describe_error(error)}"
+    if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
+        words += "; its random numbers are symbolic, and may not be followed there"
+    return Undecidable(words)
 
 
 def branches(

@@ -188,11 +188,13 @@ def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]
     """Draft for each row of case.rows, and call a rule for batches once, with all of them. Returns
     (the texts of the rows, one after the other; number of passes of the target), as batch_text.
     """
-    rounds = [drafted(row, (), branch) for row in case.rows]
-    drafts = [draft for draft, _, _ in rounds]
-    p = np.array([its_p for _, its_p, _ in rounds])
-    q = np.array([its_q for _, _, its_q in rounds])
-    result = call(np.array(drafts), p, q, branch=branch)
+    drafts, ps, qs = [], [], []
+    for row in case.rows:
+        draft, p, q = drafted(row, (), branch)
+        drafts.append(draft)
+        ps.append(p)
+        qs.append(q)
+    result = call(np.array(drafts), np.array(ps), np.array(qs), branch=branch)
     text: list[int] = []
     n_passes = 0
     for row, draft, its_round in zip(case.rows, drafts, rounds_of(result, len(drafts), branch)):

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import patch
 
 from .enumerate import describe_error
 from .follow import followed
@@ -22,8 +23,8 @@ def load(path: Path) -> ModuleType:
     random` imports one that can be followed. Raises OSError if there is no such file, ValueError if
     it raises anything but KeyboardInterrupt.
     """
-    text = path.read_bytes()
-    if re.search(rb"(?m)^\s*(import|from) torch\b", text):
+    imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", path.read_bytes())
+    if imports_torch:
         with suppress(ImportError):  # without torch: importing the file raises it again, below
             from . import noise_torch  # noqa: F401  # before torch's functions are replaced
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -31,12 +32,9 @@ def load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules.setdefault(path.stem, module)
-    words, sys.argv = sys.argv, [str(path)]  # the flags of `prove` are not for the file
-    try:
-        with in_one_line(str(path)), followed():
-            spec.loader.exec_module(module)
-    finally:
-        sys.argv = words
+    # the flags of `prove` are not for the file
+    with in_one_line(str(path)), followed(), patch.object(sys, "argv", [str(path)]):
+        spec.loader.exec_module(module)
     return module
 
 
