@@ -133,7 +133,9 @@ class Branch:
         return choice.index
 
     def check(self, weights: list[float], total: float) -> None:
-        """Stop the branch for weights, with this sum, that are no probabilities."""
+        """Raise Undecidable for weights of a choice, with this sum, of which one is negative or no
+        number, or which are all 0.
+        """
         if not 0 < total < np.inf or min(weights) < 0:  # NaN, too
             raise self.stop(f"a choice among {format_row(weights)}: expected probabilities")
 
@@ -168,11 +170,11 @@ class RealBranch(Branch):
     """A run with real random numbers, from rng: choices are made by chance, and not kept."""
 
     rng: np.random.Generator = field(default_factory=np.random.default_rng)
-    n_made: int = 0
+    n_made: int = 0  # how many choices, until now
 
     def choose(self, weights: Iterable[float], label: str) -> int:
         """Draw an index in proportion to the weights, by one number of self.rng. The label is not
-        used. Stops the branch after 10,000 choices, and for weights that are no probabilities.
+        used. Raises Undecidable after 10,000 choices, and for weights that are no probabilities.
         """
         self.n_made += 1
         if self.n_made > MOST_CHOICES:

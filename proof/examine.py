@@ -15,8 +15,9 @@ UNDECIDED: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, pro
 
 
 class Run(NamedTuple):
-    """One branch that was taken to its end."""
+    """One branch of a run."""
 
+    ended: bool  # whether it was taken to its end; if not, it has no text
     text: Text
     n_passes: int  # of the target
     branch: Branch
@@ -57,23 +58,17 @@ def examine(
     deadline: a time of time.monotonic, at which it gives up
     """
     taken, stopped = walk(run, most, deadline)
-    runs: list[Run] = []
-    for outcome, branch in taken:
-        if outcome:  # it was taken to its end
-            text, n_passes = outcome
-            runs.append(Run(tuple(text), n_passes, branch))
-    every = [branch for _, branch in taken]
     found = UNDECIDED | dict(
-        left_out=sum(branch.probability for outcome, branch in taken if not outcome),
-        branches=len(every),
-        choices=sum(len(branch.choices) for branch in every),
-        length=max((len(run.text) for run in runs), default=0),
-        symbolic=any(branch.symbolic for branch in every),
-        meets_zero=any(branch.meets_zero for branch in every),
+        left_out=sum(one.branch.probability for one in taken if not one.ended),
+        branches=len(taken),
+        choices=sum(len(one.branch.choices) for one in taken),
+        length=max((len(one.text) for one in taken), default=0),
+        symbolic=any(one.branch.symbolic for one in taken),
+        meets_zero=any(one.branch.meets_zero for one in taken),
     )
     if stopped:
         return found | end_of(stopped)
-    runs = [run._replace(text=run.text[:n_tokens]) for run in runs]
+    runs = [one._replace(text=one.text[:n_tokens]) for one in taken if one.ended]
     return found | compare(runs, target, n_tokens, end)
 
 
@@ -94,21 +89,22 @@ def end_of(stopped: Undecidable) -> dict[str, Any]:
 
 
 def walk(
-    run: Callable[[Branch], Any], most: float, deadline: float
-) -> tuple[list[tuple[Any, Branch]], Undecidable | None]:
+    run: Callable[[Branch], tuple[Iterable[int], int]], most: float, deadline: float
+) -> tuple[list[Run], Undecidable | None]:
     """Take every branch of a run, or as many as can be, with symbolic numbers in place of random
-    ones. Returns ([(what run returned, or None where that was left out; the branch)], None), or
-    (those until then, the Undecidable that stopped it). Other errors of the run come as an
-    Undecidable, too; KeyboardInterrupt passes.
+    ones. Returns (a Run for each, None), or (those until then, the Undecidable that stopped it).
+    Other errors of the run come as an Undecidable, too; KeyboardInterrupt passes.
 
+    run: returns (text, number of passes of the target)
     most: choices, before it gives up
     deadline: a time of time.monotonic, at which it gives up
     """
-    taken: list[tuple[Any, Branch]] = []
+    taken: list[Run] = []
     try:
         with untouched(), followed():
             for outcome, branch in branches(run, most, deadline):
-                taken.append((outcome, branch))
+                text, n_passes = outcome or ((), 0)  # None if it was not taken to its end
+                taken.append(Run(outcome is not None, tuple(text), n_passes, branch))
     except Undecidable as problem:
         return taken, problem
     return taken, None
@@ -126,9 +122,9 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
     """
     yours: Law = defaultdict(float)
     kept = 0.0
-    for text, n_passes, branch in runs:
-        yours[text] += branch.probability
-        kept += branch.probability * (len(text) - n_passes)
+    for run in runs:
+        yours[run.text] += run.branch.probability
+        kept += run.branch.probability * (len(run.text) - run.n_passes)
     left_out = 1 - sum(yours.values())
     if left_out > TOLERANCE:
         rare = f"rare branches, of probability {left_out:.0e}"

@@ -468,7 +468,7 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
         return trial.sampler(trial.case, branch)
 
     taken, _ = walk(run, AFTER_FAILURE, deadline)
-    texts = [outcome[0][: trial.case.n_tokens] for outcome, _ in taken if outcome]
+    texts = [one.text[: trial.case.n_tokens] for one in taken if one.ended]
     right_texts = trial.case.laws()[0]  # a case that is enumerated has one law
     begins = lambda text: any(right[: len(text)] == text for right in right_texts)
     return [text for text in texts if not begins(text)]
