@@ -69,16 +69,16 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
     }
     a, c, v = figures["acceptance_rate"], figures["draft_cost"], figures["verify_cost"]
-    figures["predicted"] = None
+    figures["predicted"] = None  # until it is known that it stands
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
         "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
         "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
 
-    # which of them stand
+    tokens_per_pass = figures["tokens_per_target_pass"]
     reasons = {  # None for a figure that stands
-        "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
+        "speedup": why_no_speedup(intervals["speedup"], bug, tokens_per_pass),
         "verify_cost": why_no_verify_cost(v),
         "predicted": why_no_prediction(runs, K, v),
     }

@@ -214,15 +214,14 @@ def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     there are n_rows rows.
     """
     has_counts = isinstance(result, tuple) and len(result) == 2
-    tokens = result[0] if has_counts else result
+    tokens, counts = result if has_counts else (result, ())
     try:
         rows = [[operator.index(token) for token in row] for row in as_list(tokens)]
-        if has_counts:
-            lengths = [operator.index(n) for n in as_list(result[1])]
-        else:  # a row ends where its padding begins
-            lengths = [row.index(-1) if -1 in row else len(row) for row in rows]
+        lengths = [operator.index(n) for n in as_list(counts)]
     except TypeError:
         raise branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
+    if not has_counts:  # a row ends where its padding begins, if it has any
+        lengths = [[*row, -1].index(-1) for row in rows]
     if not len(rows) == len(lengths) == n_rows:
         raise branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
     for row, n in zip(rows, lengths):
