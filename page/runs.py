@@ -183,20 +183,21 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
             notes.append(note)
             tell()
 
-        # report(the turn to show, the times of all turns)
+        # report(the turn to show, the times of all turns): what the page shows of this run
         report = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)
             turns.append(turn)
             n_done += 1
-            if n_done == 1:
+            if n_done == 1:  # of the first run: it tells how long all take, and is shown at once
                 times = times_of(turn)
                 if sum(times) > LONG:
                     n_turns = FEW_TURNS
                 tell(row=report(turn, [times]))
             tell(done=n_done, total=2 * n_turns)
-        median = sorted(turns, key=speedup_of)[n_turns // 2]
+        by_speedup = sorted(turns, key=speedup_of)
+        median = by_speedup[n_turns // 2]
         runs.append(report(median, [times_of(turn) for turn in turns]))
     first_run, other_run = runs
     return first_run | {"other": other_run}

@@ -100,7 +100,9 @@ class Case:
                 q = np.array(self.draft_model(text))
                 q[elders] = 0
             q /= q.sum()
-        return np.eye(len(q))[q.argmax()] if self.greedy else q
+        if self.greedy:
+            return np.eye(len(q))[q.argmax()]
+        return q
 
     def laws(self) -> list[Law]:
         """The right distributions: [{text: probability}], of texts of n_tokens, or to the end. With

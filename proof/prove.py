@@ -449,7 +449,9 @@ def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
     exactly 0; on the first case in which it does, until the deadline, a time of time.monotonic.
     """
     for trial in trials:
-        never = written_at_zero(trial, deadline) if trial.entry["meets_zero"] else []
+        if not trial.entry["meets_zero"]:
+            continue
+        never = written_at_zero(trial, deadline)
         if never:
             text = " ".join(map(str, min(never)))
             what = f'it writes "{text}", of probability 0 ({trial.case.name})'

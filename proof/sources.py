@@ -58,10 +58,10 @@ class Source:
         branch().symbolic = True
         if name not in self._followed or "out" in kwargs:
             raise branch().stop(f"{name} is not followed")
-        same = SAME.get(type(self._real))  # none for torch
+        same = SAME.get(type(self._real))  # another generator of its type; none for torch
         try:
             if same is not None:
-                getattr(same, name)(*args, **kwargs)  # raises for wrong arguments
+                getattr(same, name)(*args, **kwargs)  # only to see whether it raises for these
             return self._followed[name](*args, **kwargs)
         except TypeError:
             raise branch().stop(f"{name} with these arguments is not followed")
