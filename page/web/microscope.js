@@ -72,7 +72,7 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The die gave ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it ${p > q ? "more" : "as"} often (large ${percent(p)}, small ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The random number was ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it ${p > q ? "more" : "as"} often (large ${percent(p)}, small ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
@@ -112,10 +112,10 @@ function showRule(item, rows) {
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."
     : p !== undefined && ["The small model says ", b(quoted(id)), ` in ${from} of cases, the large model in ${of}. `,
-      isGuess && !isByChance(state.base) && "Were words drawn at random: ",
-      p >= q ? [`${quoted(id)} is `, b("always accepted"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
-      : [`${quoted(id)} is accepted in `, b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds.`]]);
-  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so what sticks out (hatched) equals what is missing (orange): ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
+      isGuess && !isByChance(state.base) ? `If words were drawn at random, ${quoted(id)} would be ` : `${quoted(id)} is `,
+      p >= q ? [b("always accepted"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
+      : ["accepted in ", b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds.`]]);
+  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so the hatched pieces and the orange ones are equally large: ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule
@@ -125,29 +125,32 @@ function showRule(item, rows) {
 const UPPER = [.08, .36], LOWER = [.5, .42];
 const KEY = {accepted: "accepted", rejected: "rejected", residual: "replacement"};
 
+// Behind a bar that is cut off.
+const edgeOf = ({p, q}, most, drawn = 0) => Math.max(p, q, drawn) > most ? "▸" : "";
+
 // A piece of a bar in the i-th of n rows, from one share of the width to another.
 const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
   {x: share(from), width: share(to - from), y: share((i + y) / n), height: share(height / n)});
 
-// The bars of the rows; `most` is as wide as the picture. parts: more, in front of them.
+// The bars of the rows; `most` is as wide as the picture, where longer ones are cut off. parts: more, in front of them.
 function bars(rows, most, label, ...parts) {
   const n = rows.length, drafted = rows[0].q !== null;
   const outline = ([y, height], name) => make("svg:path." + name,
-    {d: rows.map((row, i) => `M0 ${i + y}H${row[name] / most}V${i + y + height}H0`).join("")});
+    {d: rows.map((row, i) => `M0 ${i + y}H${Math.min(row[name] / most, 1)}V${i + y + height}H0`).join("")});
   const pieces = rows.flatMap(({p, q, both}, i) => drafted ? [["accepted", i, UPPER, 0, both], ["rejected", i, UPPER, both, q],
     ["accepted", i, LOWER, 0, both], ["residual", i, LOWER, both, p]] : [["sampled", i, LOWER, 0, p]]).filter(([, , , from, to]) => to > from);
   return make("svg:svg.bars", {role: "img", "aria-label": label},
-    pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, from / most, to / most)),
+    pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, ...[from, to].map(x => Math.min(x / most, 1)))),
     parts,
     make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"}, drafted && outline(UPPER, "q"), outline(LOWER, "p")));
 }
 
 function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
-  const most = 1.08 * Math.max(...rows.flatMap(({p, q}) => [p, q])); // draws vary
-  const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .08, LOWER[1] - .16]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.room"), most,
-    edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
+  const most = 1.08 * Math.max(...rows.filter(({id}) => id !== null).flatMap(({p, q}) => [p, q])); // draws vary
+  const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .12, LOWER[1] - .24]));
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.room", "dark: came out"), most,
+    edges: rows.map((row, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}, edgeOf(row, most)))}, dots = make("svg:g");
   const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
@@ -181,11 +184,15 @@ function drawOne(rows) {
   return {guess, place, instead: place < rows[guess].both ? undefined : pick(rows.map(({over}) => over), Math.random())};
 }
 
+// Why a guess can be accepted.
+const whyOf = ({id, p, q}) => id === null ? "." : p >= q ? ": the large model says it at least as often."
+  : `: it had a ${percent(p / q)} chance.`;
+
 // A draw in steps: [words, row, bar, place, kind].
 function stepsOfDraw({guess, place, instead}, rows) {
   const name = i => make("b", rows[i].id === null ? "one of the others" : quoted(rows[i].id));
   const said = ["The small model guesses ", name(guess), ": "], at = kind => [guess, UPPER, place, kind];
-  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), ". So it comes out."], guess, LOWER, place, "accepted"]];
+  if (instead === undefined) return [[[...said, "…"], ...at("guess")], [[...said, make("span.mark.draft", "accepted"), whyOf(rows[guess])], guess, LOWER, place, "accepted"]];
   return [[[...said, "…"], ...at("guess")], [[...said, make("s", "rejected"), " …"], ...at("rejected")],
     [[...said, make("s", "rejected"), ", ", name(instead), " comes as its ", make("span.mark.correction", "replacement"), "."],
       instead, LOWER, rows[instead].both + (.2 + .6 * Math.random()) * rows[instead].over, "residual"]];
@@ -220,10 +227,9 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
       accepted[i].setAttribute("width", share(own));
       residual[i].setAttribute("x", share(own));
       residual[i].setAttribute("width", share(all - own));
-      edges[i].textContent = (count.accepted + count.residual) / n > most ? "▸" : "";
+      edges[i].textContent = edgeOf(rows[i], most, (count.accepted + count.residual) / n);
       tally[i].textContent = bareNumber((count.accepted + count.residual) / n);
     });
-    key.textContent = `dark: came out${edges.some(({textContent}) => textContent) ? " (▸ more than fits)" : ""}`;
     showGaps();
   };
   const tellCounts = () => {

@@ -6,10 +6,10 @@
 const race = {lanes: [], length: 1, plan: [], wall: 0, time: 0, playing: false, runs: 0, seen: true, frame: null};
 
 // Seconds on the page: of the first guesses; of a fetch alone, at first; of the check of a word; of reading why one is rejected, where
-// the likeliest word decides; where the odds do, of reading the rule, of a guess that is always accepted, of one that the die accepts
-// (the first of each kind; then half as long), of one that it rejects; of a look at all of them; of all that comes after the first round; of a look at a round without a wrong
+// the likeliest word decides; where the odds do, of reading the rule, of a guess that is always accepted, of one that chance accepts
+// (the first of each kind; then half as long), of one that it rejects; of a look at all of them; of the second round; of all that comes after the first round; of a look at a round without a wrong
 // guess; of the end.
-const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, rule: 2, always: 1.1, yes: 2.4, no: 3.6, look: 1.5, others: 2.4, right: 1, end: 5};
+const SECONDS = {guesses: 1.3, fetch: 2.6, step: .3, why: 1.3, rule: 2, always: 1.1, yes: 2.4, no: 3.6, look: 1.3, next: 2.4, others: 2.4, right: 1, end: 5};
 
 // The words of a round that are checked, one after the other: the guesses that are accepted, and the
 // large model's own. What comes after it is not used.
@@ -59,9 +59,8 @@ function planOf([alone, together]) {
   const stops = (together.isSaid ? [whole(key), right && stop(right.end, SECONDS.right)]
     : [whole(first), key !== first && check(key, stepsShown(key.round, together).slice(-1))]).filter(Boolean);
   const cuts = [...new Set([end, next.end, ...stops.map(({from}) => from), race.length])].sort((a, b) => a - b);
-  const between = Math.min(SECONDS.fetch / 2, fetchWall / (end - middle) * (next.end - end));
   return [middle > 0 && slow(0, middle, pace * SECONDS.guesses), slow(middle, end, fetchWall), cuts.flatMap((to, i) => [
-    i > 0 && (to <= next.end ? slow(end, to, between, {isFast: true})
+    i > 0 && (to <= next.end ? slow(end, to, SECONDS.next, {isFast: true})
       : slow(cuts[i - 1], to, othersWall * (to - cuts[i - 1]) / (race.length - end), {isFast: true, linger: .5})),
     stops.filter(({from}) => from === to)]),
   stop(race.length, SECONDS.end, {isEnd: true})].flat(3).filter(piece => piece && piece.wall > 0);
@@ -110,11 +109,11 @@ const wide = (...text) => make("span.wide", text), millions = size => `${rounded
 function whoIn({kind, isLookUp}, run) {
   const [large, small] = run.parameters, smaller = `${rounded(large / small, 2)}\u00a0× smaller`;
   const most = mostWords(run) - 1, isMost = run.rounds.every(({draft}) => draft.length === most);
-  if (kind === "alone") return ["predicts the next word. ", make("b", "Weights"), `: ${millions(large)} learned numbers`,
-    bytesIn(run) > 4e7 && ", too many for a core’s fast memory", "."];
+  if (kind === "alone") return ["predicts the next word. Its ", make("b", "weights"), `, ${bytesIn(run) > 4e7 ? "" : millions(large) + " "}learned numbers`,
+    bytesIn(run) > 4e7 && ", are too many for a core’s fast memory", "."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
   return [isLookUp ? "looks up what came before" : small < large && smaller, isOther ? ". " : (isLookUp || small < large) && ", ", isOurs(run) && !isOther && "trained to imitate the large one: ",
-    isOther ? make("b", "Different dice, so a different text. The odds are the same.") : guesses];
+    isOther ? "Other dice, other text, same odds." : guesses];
 }
 
 function drawLane(lane, run) {
@@ -123,6 +122,8 @@ function drawLane(lane, run) {
   // as long as all its fetches for a round are beside one of the large model
   lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02), "flex-grow": side}}, make("i"), small && make("small.wide", millions(small), " weights"));
   lane.says = make("p.says");
+  const says = `large model ${isByChance(run) ? "draws" : "says"}`;
+  const heads = isAlone ? ["processor", says] : lane.isSaid ? ["guess", says] : ["guess, its odds", ["large ", wide("model’s "), "odds"], lane.rule === "token" && "random number"];
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -145,7 +146,7 @@ function drawLane(lane, run) {
       make("div.memory", lane.small && make("span.small", {style: {"flex-grow": side}}, small ? ["small model", make("i", {style: width(side)})] : "look-up"),
         make("span.slab", make("small", "memory"), make("b", "large model"), make("small", millions(large), " weights"))),
       make("div.pipes", lane.small, lane.large),
-      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", [isAlone ? "" : "guess", lane.isSaid || isAlone ? "large model says" : ["large ", wide("model’s "), "odds"], "processor"].map(name => make("span", name))), lane.rows)),
+      make(`div.places${lane.places > 7 ? ".many" : ""}${lane.isSaid || isAlone ? "" : ".odds"}`, make("div.place.head", heads.map(name => make("span", name))), lane.rows)),
     make("div.time", lane.strip, lane.flag, !isAlone && lane.end < .7 * race.length && make("div.key", ["guessing", "fetch"].map((name, i) => make("span", make("span.swatch.of-" + ["draft", "target"][i]), name)))), lane.text)));
 }
 
@@ -173,33 +174,32 @@ function placesOf(lane, one, time, checked) {
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
     if (lane.isSaid || lane.rule !== "token") return row(i < accepted ? ".good" : ".wrong", given, !lane.isSaid ? odds(p[i]) : i < accepted ? guess : own(i),
       i < accepted ? "✓ accepted" : lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
-    const [chance, die] = [p[i] / q[i], coins[i]].map(x => percent(x)), isSure = p[i] >= q[i], isKept = i < accepted;
+    const [chance, number] = [p[i] / q[i], coins[i]].map(x => percent(x)), isSure = p[i] >= q[i], isKept = i < accepted;
     const instead = isKept ? wide(" accepted") : [" → “", own(i), "”"];
     return row(isKept ? ".good" : ".wrong", given, [odds(p[i]), wide(make("small", isSure ? ": always" : ` → chance ${chance}`))],
-      [!isSure && wide(`die ${die}: `), isKept ? "✓" : "✗", make("span.narrow", isSure ? " always" : ` ${bareNumber(coins[i])} ${isKept ? "<" : "≥"} ${chance}`), instead]);
+      [!isSure && wide(`${number}: `), isKept ? "✓" : "✗", make("span.narrow", isSure ? " always" : ` ${bareNumber(coins[i])} ${isKept ? "<" : "≥"} ${chance}`), instead]);
   });
   return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
 }
 
 // How many words a round brought, and why so many.
-function broughtBy({accepted, draft, tokens, sources}, {isSaid, rule}) {
+function broughtBy({accepted, draft, tokens, sources}) {
   const all = `${plural(tokens.length, "word")} from one fetch.`;
   if (!draft.length) return `Nothing was guessed: ${all}`;
   if (tokens.length === accepted) return `${accepted} accepted: ${all}`;
   if (sources[accepted] === "bonus") return `All accepted: the next word comes free. ${accepted} + 1 = ${all}`;
-  if (!isSaid && rule === "token") return `${accepted} accepted + 1 replaced = ${all} The small model says ${quoted(tokens[accepted])} too rarely.`;
   return `${accepted} accepted + 1 replaced = ${all}${accepted + 1 < draft.length ? " Guesses behind it are dropped: they built on it." : ""}`;
 }
 
 // What became of the i-th guess of a round, in words. isSaid: of the lane; rule: of the run
 function judged(round, i, {isSaid, rule}) {
   const {draft, accepted, tokens, p, q, coins} = round, own = i < tokens.length && quoted(tokens[i]);
-  if (i === draft.length || i >= accepted && !own) return broughtBy(round, {isSaid, rule});
+  if (i === draft.length || i >= accepted && !own) return broughtBy(round);
   const kept = i < accepted, says = `${quoted(draft[i])}: `;
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
   if (rule === "token" && p[i] >= q[i]) return `${says}the large model’s odds are ${p[i] > q[i] ? "higher" : "the same"}. Always accepted.`;
-  const odds = rule === "token" ? `chance large / small = ${percent(p[i] / q[i])}. The die gives ${percent(coins[i])}, ${kept ? "below" : "above"}: ` : "";
-  return says + odds + (kept ? "accepted." : `${own} is drawn instead.`);
+  if (rule !== "token") return says + (kept ? "accepted." : `rejected. ${own} is drawn instead.`);
+  return `${says}chance ${percent(p[i] / q[i])}, random number ${percent(coins[i])}: ${kept ? "below, so accepted." : `rejected. ${own} comes: the small model says it too rarely.`}`;
 }
 
 // A moment of a lane, as momentAt returns it: of its last fetch, so many words are checked.
@@ -222,16 +222,17 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   lane.rows.replaceChildren(...rows);
   lane.large.style.setProperty("--read", isStart && !isAlone ? "100%" : part(now?.middle, now?.end));
   if (lane.small) lane.small.style.setProperty("--read", isStart ? "100%" : part(now?.begin, now?.middle));
+  lane.large.classList.toggle("over", isOver);
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
-  lane.says.textContent = isOver ? isAlone ? "" : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
+  lane.says.textContent = isOver ? isAlone ? "One fetch wrote one word." : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
     : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
     : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
-    : isFast && !isAlone ? `Each weight, once fetched, serves all ${plural(lane.places, "word")}. Measured: ${lane.longer} as long as for one.`
-    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round, lane) : steps ? judged(round, steps - 1, lane)
+    : isFast && !isAlone ? `Each weight, once fetched, serves all ${plural(lane.places, "word")}: ${lane.longer} the time of one.`
+    : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane)
       : lane.isSaid || lane.rule !== "token" ? "Which guesses are accepted?" : "Odds as high or higher: always accepted. Lower: accepted with chance large / small."
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
     : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
-    : `One fetch, one word${lane.waits ? ": it waits for memory" : ""}.`;
+    : `One fetch, one word${lane.waits ? ": the processor waits" : ""}.`;
   lane.groups.forEach((group, i) => { group.hidden = i >= counted; });
   lane.pending.replaceChildren(...range(guesses).flatMap(i => tokenSpan("guess", words[round.draft[i]])));
   if (guesses) lane.groups[counted].before(lane.pending);
@@ -308,7 +309,7 @@ function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${sameIn(run, "exactly the same text")}. `),
-    make("span.soft.wide", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `, make("small", "Punctuation and parts of words count as words.")));
+    make("span.soft", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `, make("small.wide", "Punctuation and parts of words count as words.")));
 }
 
 // The time of a word as bars, and the sum that closes the gap: the shorter, the faster.
@@ -343,7 +344,7 @@ function showWhy(run) {
   const all = guessing + rest, count = written.toFixed(2);
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), isWaiting(run) ? `One fetch of ${millions(large)} weights now serves ${count} words. One more word to check adds only ${percent(moreOf(costs) / alone)} of a fetch, so most of its time is fetching.`
+    : [make("b", "Why? "), isWaiting(run) ? `One fetch of all weights now serves ${count} words. One more word to check adds only ${percent(moreOf(costs) / alone)} of a fetch: fetching takes most of the time.`
       : `Fetching ${millions(large)} weights now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
   put("work", `In a fetch, the large model reads all its weights from memory and computes with them, once. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
