@@ -47,13 +47,13 @@ class Part(NamedTuple):
     """A part of a file: what has come of it so far, in a file of its own at `path`.
 
     tag: the ETag of the file's version. size: of the whole file in bytes, None as long as the
-    server has not stated it. n_bytes: where the next attempt goes on, one byte before the part's
-    end, so that it asks for a byte at least: to ask for none would be an error.
+    server has not stated it. start: the first byte that the next attempt asks for. That is the last
+    one of the part, which comes once more: to ask for none would be an error.
     """
 
     path: Path
     tag: str
-    n_bytes: int = 0
+    start: int = 0
     size: int | None = None
 
 
@@ -211,18 +211,19 @@ def fetch_rest(url: str, path: Path) -> None:
 
 
 def find_part(path: Path) -> Part | None:
-    """The Part of the file `path` that an earlier attempt has left beside it, in a file
-    NAME.TAG.part, where NAME is that of `path`, and TAG the ETag of the version, quoted as in a
-    URL. It goes on at the part's last byte, which comes once more, and its size is None. Returns
-    None without a part; of several, which only attempts at the same time can leave, any.
+    """What an earlier attempt to fetch the file `path` has left beside it: the first bytes of the
+    file, in one of its own with the name NAME.TAG.part. NAME is that of `path`, TAG the ETag of the
+    file's version, quoted as in a URL. Returns None if there is no such file; of several, which
+    only attempts at the same time can leave, any. The Part does not know how large the whole file
+    is (its size is None); the next request is to begin at its last byte (start).
     """
     found = list(path.parent.glob(f"{path.name}.*.part"))
     if not found:
         return None
     part = found[0]
     tag = unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
-    last_byte = part.stat().st_size - 1
-    return Part(part, tag, n_bytes=max(0, last_byte))
+    n_bytes = part.stat().st_size
+    return Part(part, tag, start=max(0, n_bytes - 1))  # its last byte comes once more
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
@@ -248,7 +249,7 @@ def ask(url: str, part: Part | None) -> requests.Response:
     """
     headers = {"Accept-Encoding": "identity"}  # not compressed
     if part:
-        headers |= {"Range": f"bytes={part.n_bytes}-", "If-Range": part.tag}
+        headers |= {"Range": f"bytes={part.start}-", "If-Range": part.tag}
     try:
         return requests.get(url, headers=headers, stream=True, timeout=TIMEOUT)
     except ValueError as error:  # such as InvalidURL; its text may show a password in the URL
@@ -283,13 +284,13 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
 
 def size_if_rest(reply: requests.Response, part: Part) -> int | None:
     """The size of the whole file in bytes, as a reply states it, if the reply goes on at byte
-    part.n_bytes and its ETag is that of the part; else None. The header "Content-Range: bytes
-    5-7/100" gives 100 for n_bytes = 5: the reply need not bring all the rest.
+    part.start and its ETag is that of the part; else None. The header "Content-Range: bytes
+    5-7/100" gives 100 for start = 5: the reply need not bring all the rest.
     """
     if reply.headers.get("ETag") != part.tag:
         return None
     content_range = reply.headers.get("Content-Range", "")
-    said = re.fullmatch(rf"bytes {part.n_bytes}-[0-9]+/([0-9]{{1,18}})", content_range)
+    said = re.fullmatch(rf"bytes {part.start}-[0-9]+/([0-9]{{1,18}})", content_range)
     return int(said[1]) if said else None
 
 
@@ -317,7 +318,7 @@ def require_file(reply: requests.Response, expected: int) -> None:
 
 
 def receive(reply: requests.Response, part: Part, name: str, limit: float) -> None:
-    """Write the content of a reply into a part, from the byte part.n_bytes on, up to where the
+    """Write the content of a reply into a part, from the byte part.start on, up to where the
     content or the connection ends, and show a bar on a terminal.
 
     name: of the file; limit: how many bytes the file may have, at most
@@ -325,10 +326,10 @@ def receive(reply: requests.Response, part: Part, name: str, limit: float) -> No
     urllib3 (FAILURES) if a read fails.
     """
     # disable=None: no bar where stderr is no terminal
-    bar = tqdm(desc=name, total=part.size, initial=part.n_bytes, leave=False, disable=None)
+    bar = tqdm(desc=name, total=part.size, initial=part.start, leave=False, disable=None)
     # r+b keeps the bytes that are there, which another process may be writing, too
     with part.path.open("r+b") as file, bar:
-        file.seek(part.n_bytes)
+        file.seek(part.start)
         while file.tell() <= limit:
             # read1 does not wait for a full chunk, which a connection that breaks may never bring
             chunk = reply.raw.read1(CHUNK)
@@ -344,7 +345,7 @@ def receive(reply: requests.Response, part: Part, name: str, limit: float) -> No
 
 def require_room(part: Part) -> None:
     """Raise ValueError if what a part lacks, as far as that is known, does not fit on the disk."""
-    lacking = 0 if part.size is None else part.size - part.n_bytes
+    lacking = 0 if part.size is None else part.size - part.start
     if lacking > shutil.disk_usage(part.path.parent).free:
         raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
 

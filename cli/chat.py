@@ -42,19 +42,20 @@ def chat(
 
     Flags, those of generate:
     """
-    settings = values_of(chat, locals())
+    settings = values_of(chat, locals())  # {flag: value} of all flags above
     require_usable(settings)
-    if not sys.stdin.isatty():  # a pipe: Ctrl-C ends the program
-        while answer_next(settings):
-            pass
-        return
-    answer(settings, "/help")
+    is_console = sys.stdin.isatty()  # else a pipe or a file
+    sign = "> " if is_console else ""
+    if is_console:
+        answer(settings, "/help")
     is_open = True
     while is_open:
         try:
-            is_open = answer_next(settings, "> ")
-        except KeyboardInterrupt:  # only this line or text ends
-            print()
+            is_open = answer_next(settings, sign)
+        except KeyboardInterrupt:
+            if not is_console:
+                raise  # which ends the program
+            print()  # only this line or text ends
 
 
 def answer_next(settings: dict[str, Any], sign: str = "") -> bool:

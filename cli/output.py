@@ -87,21 +87,24 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
 
 
 def append(line: str, path: Path, size: int) -> int:
-    """Add a line to a file of `size` bytes, whole or not at all; a missing file is made. Returns
-    its new size. Raises ValueError if it has another size, as another program writes to it, too;
-    OSError, which names it, if the disk is full.
+    """Add a line to the end of a file, whole or not at all; a missing file is made. Returns the
+    file's new size in bytes. Raises OSError, which names the file, if the disk is full.
+
+    size: of the file before; with any other, another program writes to it, too, and ValueError is
+        raised
     """
-    is_new = not path.exists()
+    itself = path.resolve()  # the file, where `path` is a link to it
+    is_new = not itself.exists()
     with named(path), path.open("ab", buffering=0) as file:
-        lock(file)  # what is cut off below is then no line of another program
+        lock(file)  # no other program writes a line until this one is there
         if os.fstat(file.fileno()).st_size != size:
             raise ValueError(f"{path}: another program writes to it, too; give another name")
         try:
             write_all(file.fileno(), path, line)
-        except OSError:
+        except OSError:  # leave no piece of a line, and no new file
             file.truncate(size)
             if is_new:
-                path.resolve().unlink()  # if the path is a link, it was there before: it stays
+                itself.unlink()
             raise
         return os.fstat(file.fileno()).st_size
 

@@ -82,23 +82,27 @@ class Medusa:
         return self.read_together([ids], [cache], [n_last])[0]
 
     def read_together(self, texts, caches, n_lasts):  # -> for each text [n_last, n_vocab]
-        """The logits that follow each of several texts, as one row if its n_last is 1; with n_last
-        0, for a prefill, no row. Where a draft begins, the logits of all its places are computed
-        (begin_drafts); those of its other tokens are in the cache then.
+        """A list with the logits of the token that follows each of several texts: of a text whose
+        n_last is 1 one row, by the head of that place of its draft; with n_last 0, as for a
+        prefill, no row.
 
-        texts: the ids of each: len(cache.known) tokens, and behind them those drafted so far
-        caches, n_lasts: the MedusaCache and the n_last of each
+        texts: the ids of each, of which the first len(cache.known) stood before its draft began,
+            and the others are the tokens drafted so far
+        caches, n_lasts: the MedusaCache of each, and its n_last
+
+        If no token is drafted yet, the logits of all places are computed, and written into the
+        cache (begin_drafts). For the tokens that follow, they are taken from there.
         """
-        begun = []  # the caches of texts whose draft begins
-        for ids, cache, n_last in zip(texts, caches, n_lasts):
-            if n_last and len(ids) == len(cache.known):
-                begun.append(cache)
-        if begun:
-            self.begin_drafts(begun)
+        places = [len(ids) - len(cache.known) for ids, cache in zip(texts, caches)]
+        beginning = []  # the caches of texts that ask for the first token of a draft
+        for cache, place, n_last in zip(caches, places, n_lasts):
+            if place == 0 and n_last == 1:
+                beginning.append(cache)
+        if beginning:
+            self.begin_drafts(beginning)
         rows = []
-        for ids, cache, n_last in zip(texts, caches, n_lasts):
-            place = len(ids) - len(cache.known)  # how many tokens the text has drafted
-            rows.append(cache.logits[place : place + n_last])  # one row, or none for a prefill
+        for cache, place, n_last in zip(caches, places, n_lasts):
+            rows.append(cache.logits[place : place + n_last])  # row `place`, or none
         return rows
 
     def begin_drafts(self, caches: list[MedusaCache]) -> None:

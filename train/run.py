@@ -58,23 +58,27 @@ def open_run(folder: str, device: str) -> Path:
 
 
 def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
-    """Load the states of `parts`, models and optimizers, from the checkpoint in a run's folder, and
-    return how many steps the run has taken; without a checkpoint, 0. Raises ValueError if it cannot
-    be read, or is of a run with another `identity`, the settings that a run keeps.
+    """Load the states of `parts`, models and optimizers, from the checkpoint in a run's folder, in
+    place, and return how many steps the run has taken. Without a checkpoint, load nothing and
+    return 0. Raises ValueError if the checkpoint cannot be read, or is of another run.
+
+    identity: {name of a setting: value}, which the checkpoint of the same run has, too
     """
     path = folder / STATE
     if not path.exists():
         return 0
     with reading(path, "delete it, and the run begins anew"):
         saved = torch.load(path, weights_only=True, map_location="cpu")
-        step, known = saved["step"], saved["identity"]
-        if known == identity:
+        known = saved["identity"]
+        differing = [name for name in known | identity if known.get(name) != identity.get(name)]
+        if not differing:
             for part, state in zip(parts, saved["states"], strict=True):
                 part.load_state_dict(state)
-    for name, value in identity.items():
-        if known.get(name) != value:
-            other = f"its run has {name} {known.get(name)!r}, not {value!r}"
-            raise ValueError(f"{folder}: {other}; give a new folder")
+        step = saved["step"]
+    if differing:
+        name = differing[0]
+        other = f"its run has {name} {known.get(name)!r}, not {identity.get(name)!r}"
+        raise ValueError(f"{folder}: {other}; give a new folder")
     return step
 
 

@@ -227,9 +227,12 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
 
 
 def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places:
-    """Where storages lie that follow one another in a file from the byte `offset` on, as {key:
-    (first byte, number of bytes)}. Each is a count in eight bytes, then that many numbers. dtypes:
-    {key: dtype of the numbers}, in the order of the storages
+    """Where arrays of numbers lie that follow one another in a file, as {key of an array: (first
+    byte of its numbers, how many bytes they take)}. Before the numbers of each stands how many they
+    are, in eight bytes, little-endian. The file is read here and there, and left at any place.
+
+    offset: the byte where the first count begins
+    dtypes: {key of an array: dtype of its numbers}, in the order in which they lie
     """
     places: Places = {}
     for key, dtype in dtypes.items():

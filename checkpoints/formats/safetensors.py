@@ -24,8 +24,10 @@ def read_table(path: Path) -> dict[str, Tensor]:
         for name, entry in header.items():
             first, end = entry["data_offsets"]
             code = entry["dtype"]
-            dtype = DTYPES.get(code, f"safetensors' {code}")  # a name that Tensor refuses
-            tensor = Tensor(path, name, dtype, tuple(entry["shape"]), begin + first)
+            if code not in DTYPES:
+                problem = f'is of type "safetensors\' {code}", which cannot be read'
+                raise ValueError(f"{name!r} {problem}")
+            tensor = Tensor(path, name, DTYPES[code], tuple(entry["shape"]), begin + first)
             if tensor.size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")
             table[name] = tensor

@@ -157,9 +157,10 @@ def parse_entry(name: str, value: bytes, path: Path) -> Tensor:
     """
     entry = dict(parse_fields(value))  # a field that is 0 is not stored
     number: Any = entry.get(DTYPE)
-    dtype = TYPES.get(number, f"TensorFlow's {number}")  # of another, for the error of Tensor
+    if number not in TYPES:
+        raise ValueError(f'{name!r} is of type "TensorFlow\'s {number}", which cannot be read')
     shape = parse_shape(entry.get(SHAPE, b""))
-    tensor = Tensor(path, name, dtype, shape, entry.get(OFFSET, 0))
+    tensor = Tensor(path, name, TYPES[number], shape, entry.get(OFFSET, 0))
     if tensor.size != entry.get(SIZE, 0):
         raise ValueError(f"{name} has {entry.get(SIZE)} bytes, not {tensor.size}")
     return tensor

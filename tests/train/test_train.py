@@ -346,6 +346,12 @@ def test_a_run_of_other_weights_texts_or_flags_is_not_resumed(places, tmp_path, 
     assert sha256_of([tmp_path / "made" / "q" / "model.safetensors"]) == before
 
 
+def test_a_run_that_keeps_one_setting_more_is_not_resumed(tmp_path):
+    run.save(tmp_path, 1, {"seed": 1, "books": 2}, [])
+    with pytest.raises(ValueError, match="its run has books 2, not None"):
+        run.resume(tmp_path, {"seed": 1}, [])
+
+
 @pytest.mark.parametrize("name", ["tokenizer", "target", "distil"])
 @pytest.mark.parametrize("where", ["a folder", "a file", "17M", "7M"])
 def test_nothing_is_overwritten(places, tmp_path, name, where):
