@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial, wraps
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from exercises import solutions
 from proof import cases as known
 from proof import enumerate as enumeration
 from proof.cases import LOOP_CASES, RULE_CASES, Case, random_model, rows, rule_case
-from proof.enumerate import Undecidable, branches, format_row, in_line, take
+from proof.enumerate import Undecidable, branches, format_row, in_line, take, to_row
 from proof.follow import followed, untouched
 from proof.forms import tokens_of
 from proof.prove import TOLERANCE, more_by_block, prove
@@ -26,6 +27,7 @@ from proof.words import MOST_SHOWN, describe, figure
 from sampling import SamplingParams
 
 MOST_FOR_A_TOKEN = 12  # random choices
+CLOSE = 1e-6  # numbers that differ by more are not equal
 UNWRITTEN = "it raised NotImplementedError"  # by what is not written yet
 OWN = "it draws random numbers of its own, not by sample and accept"
 
@@ -40,6 +42,8 @@ NOTEBOOK = rows(known.P, known.BONUS), rows([0.2, 0.2, 0.6])  # p and q of docs/
 RULES = [
     rule_case("the notebook's", *NOTEBOOK, 1),
     *RULE_CASES,
+    rule_case("the first two change places", rows(known.P, known.BONUS), rows([0.3, 0.5, 0.2]), 1),
+    rule_case("the last two change places", rows(known.P, known.BONUS), rows([0.5, 0.2, 0.3]), 1),
     rule_case("30 tokens", *TAIL, 1),
     rule_case("30 tokens, K = 0", *TAIL, 0),
     rule_case("twelve equal tokens", rows([1 / 12] * 12), rows([0.5, 0.5, *[0] * 10]), 1),
@@ -92,24 +96,41 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
     """
     own = deepcopy(arguments)
     found, _ = take(lambda branch: answer(*own))
-    values = ", ".join(format_row(x) if np.ndim(x) else f"{x:g}" for x in arguments)
-    call = f"{answer.__name__}({values})" if hasattr(answer, "__name__") else f"it of {values}"
-    shown, right = four_digits(found), four_digits(expected)
-    if shown == right:  # four digits do not tell them apart
-        shown, right = str(np.asarray(found).tolist()), str(np.asarray(expected).tolist())
+    *values, shown, right = in_words(*arguments, found, expected)
+    call = f"{getattr(answer, '__name__', 'it')}({', '.join(values)})"
     require(is_close(found, expected), f"{call} gives {shown}, expected {right}")
     require(repr(own) == repr(arguments), f"{call} changes its arguments")
 
 
-def four_digits(x: Any) -> str:
-    """A float or a row of numbers in four digits; anything else as Python prints it."""
-    return f"{x:.4g}" if isinstance(x, float) else format_row(x)
+def in_words(*values: Any) -> list[str]:
+    """Numbers, and rows of numbers, in four digits, or in as many as tell all apart that are not
+    CLOSE; anything else as Python prints it.
+    """
+    table = [to_row([value] if isinstance(value, Real) else value) for value in values]
+    numbers = [x for row in table if row is not None for x in row.tolist()]
+    n_digits = next(n for n in range(4, 18) if are_told_apart(numbers, n))
+
+    def word(value, row):
+        if row is None:
+            return repr(value)
+        digits = ", ".join(f"{x:.{n_digits}g}" for x in row)
+        return digits if isinstance(value, Real) else f"[{digits}]"
+
+    return [word(value, row) for value, row in zip(values, table)]
+
+
+def are_told_apart(numbers: list[float], n_digits: int) -> bool:
+    """Whether numbers that look the same in so many digits are CLOSE; with 17 they are equal."""
+    alike: dict[str, list[float]] = {}
+    for x in numbers:
+        alike.setdefault(f"{x:.{n_digits}g}", []).append(x)
+    return not any(max(same) - min(same) > CLOSE for same in alike.values())
 
 
 def is_close(found: Any, expected: Any) -> bool:
-    """Whether what was found is the expected number or array, up to 1e-6; not if it is none."""
+    """Whether what was found is the expected number or array, or CLOSE; not if it is none."""
     try:
-        return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0, 1e-6)
+        return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0, CLOSE)
     except (TypeError, ValueError):
         return False
 
@@ -217,10 +238,6 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
     often as it is if they are tried in turn, or more often; and unless what is said to be a draft
     was sampled from q.
     """
-    case = f"p = {format_row(p)}, q = {format_row(q)}"
-    if len(p) > MOST_SHOWN:
-        case = f"p and q of {len(p)} tokens"
-
     runs: list[tuple[Any, list]] = []  # of each what it returned, and the tokens it sampled from q
 
     @wraps(answer)
@@ -238,44 +255,59 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
         return result
 
     kept, replaced = kept_and_replaced(noted, p, q)
-    check_figures(case, kept, replaced, p, q, n_drafts)
+    check_figures(kept, replaced, p, q, n_drafts)
+    case, _ = outcome_in_words(kept + replaced, p, q)
     for (token, is_draft), drafts in runs:
         wrong = f"token {token}, said to be the draft, is none that sample(q) returned"
         require(not is_draft or token in drafts, f"{case}: the distribution is right, but {wrong}")
 
 
+def outcome_in_words(out: np.ndarray, p: np.ndarray, q: np.ndarray) -> tuple[str, str]:
+    """Returns (what p and q are, what comes out in place of p), all [n_vocab]."""
+    if len(p) > MOST_SHOWN:
+        worst = (out - p).argmax()
+        found, expected = in_words(out[worst], p[worst])
+        comes = f"token {worst} comes out with {found}, p is {expected}"
+        return f"p and q of {len(p)} tokens", comes
+    shown, shown_p, shown_q = in_words(out, p, q)
+    return f"p = {shown_p}, q = {shown_q}", f"what comes out is {shown}, expected p"
+
+
 def check_figures(
-    case: str, kept: np.ndarray, replaced: np.ndarray, p: np.ndarray, q: np.ndarray, n_drafts: int
+    kept: np.ndarray, replaced: np.ndarray, p: np.ndarray, q: np.ndarray, n_drafts: int
 ) -> None:
-    """Raise WrongAnswer, with the words for the case, unless an answer has the distribution p, and
-    keeps a draft as often as can be (most_kept), but no token more often than it is drafted.
+    """Raise WrongAnswer unless an answer has the distribution p, and keeps a draft as often as can
+    be (most_kept), but no token more often than it is drafted.
 
     kept, replaced: [n_vocab], the probability that a token comes out as a draft, as a replacement
     """
     out = kept + replaced
-    comes = f"what comes out is {format_row(out)}, expected p"
-    if len(p) > MOST_SHOWN:
-        worst = (out - p).argmax()
-        comes = f"token {worst} comes out with {figure(out[worst])}, p is {figure(p[worst])}"
+    case, comes = outcome_in_words(out, p, q)
     expected = most_kept(p, q, n_drafts)
-    figures = f"{kept.sum():.4f} of the drafts are kept, {expected:.4f} can be"
+    share, most = in_words(kept.sum(), expected)
+    figures = f"{share} of the drafts are kept, {most} can be"
     if n_drafts == 2:
-        in_turn = f"trying both in turn gives {expected:.4f}"
-        figures = f"a draft comes out in {kept.sum():.4f} of the cases, {in_turn}"
+        figures = f"a draft comes out in {share} of the cases, trying both in turn gives {most}"
     distance = f"at a distance of {figure(abs(out - p).sum() / 2)}"
     require(is_close(out, p), f"{case}: {comes}, {distance}; {figures}")
-    require(kept.sum() > expected - 1e-6, f"{case}: the distribution is right; {figures}")
+    require(kept.sum() > expected - CLOSE, f"{case}: the distribution is right; {figures}")
     drafted = 1 - (1 - q) ** n_drafts
-    is_said = (kept < drafted + 1e-6).all()
-    require(is_said, f"{case}: {format_row(kept)} are said to be drafts, {figures}")
+    token = (kept - drafted).argmax()
+    share, most = in_words(kept[token], drafted[token])
+    but = f"but a sample of q is that token in only {most}: is the draft that sample?"
+    if n_drafts == 2:
+        samples = "are the drafts two independent samples of q?"
+        but = f"but two samples of q contain it in only {most}: {samples}"
+    said = f"token {token} comes out as a draft in {share} of the cases, {but}"
+    require(kept[token] < drafted[token] + CLOSE, f"{case}: {said}")
 
 
 def check_one_token_3(answer: Callable) -> str:
     for p, q in PAIRS:
         check_token(answer, p, q, n_drafts=1)
     p, q = PAIRS[0]
-    example = f"for p = {format_row(p)}, q = {format_row(q)}"
-    return f"{example} it keeps {np.minimum(p, q).sum():.2f} of the drafts, and no rule more"
+    case, _ = outcome_in_words(p, p, q)
+    return f"for {case} it keeps {np.minimum(p, q).sum():.2f} of the drafts, and no rule more"
 
 
 def check_two_drafts_8(answer: Callable) -> None:
@@ -355,7 +387,8 @@ def check_block_9(answer: Callable) -> str:
     results = check_rule(answer)
     for found in results:
         kept, most = found["kept"], found["kept_at_most"]
-        problem = f"it gains {kept:.4f} tokens, expected {most:.4f} ({found['name']})"
+        gained, expected = in_words(kept, most)
+        problem = f"it gains {gained} tokens, expected {expected} ({found['name']})"
         require(kept > most - TOLERANCE, f"the distribution is right, but {problem}")
     found = max(results, key=more_by_block)
     case = f'{found["K"]} draft tokens in the case "{found["name"]}"'

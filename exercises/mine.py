@@ -59,9 +59,9 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
 
     target(ids) and draft_model(ids) return an array [len(ids), n_vocab]: row i is the distribution
     of the token after ids[: i + 1]. Each round, also the first, drafts K tokens (0 or more), or as
-    many as there is room for beside a token of the target's own (it may stop after `end`). Then it
-    calls the target once. Leave `ids` as they are. sample(p) -> token, accept(r) -> bool. The text
-    has the target's distribution.
+    many as there is room for beside a token of the target's own (a draft may stop after `end`).
+    Then it calls the target once. No round begins after `end` has come. Leave `ids` as they are.
+    sample(p) -> token, accept(r) -> bool. The text has the target's distribution.
     """
     raise NotImplementedError
 

@@ -427,21 +427,25 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
         n_more = -least["kept"]
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
-    chains = [entry for entry in entries if entry["kept_by_verify"] is not None]  # no trees
+    chains = [trial for trial in trials if trial.entry["kept_by_verify"] is not None]  # no trees
     if not chains:
         return
-    lacks = lambda entry: entry["kept_by_verify"] - entry["kept"]
-    exceeds = lambda entry: entry["kept"] - entry["kept_at_most"]
+    lacks = lambda trial: trial.entry["kept_by_verify"] - trial.entry["kept"]
+    exceeds = lambda trial: trial.entry["kept"] - trial.entry["kept_at_most"]
     fewest, most = max(chains, key=lacks), max(chains, key=exceeds)
-    stale = "take the wrong row of q, or use a stale cache?"
+    row, stale = "take the wrong row of q", "or use a stale cache?"
     if lacks(fewest) > TOLERANCE:
-        figures = f"{max(fewest['kept'], 0):.4f} for {fewest['kept_by_verify']:.4f}"
-        hint = f"; does it draft too few, lose the bonus, {stale}" if is_loop else ""
-        yield f"it gains fewer tokens than verify, {figures} ({fewest['name']}){hint}"
+        entry = fewest.entry
+        figures = f"{max(entry['kept'], 0):.4f} for {entry['kept_by_verify']:.4f}"
+        ends = fewest.case.end is not None
+        last = "use a stale cache, or go on after the end?" if ends else stale
+        hint = f"; does it draft too few, lose the bonus, {row}, {last}" if is_loop else ""
+        yield f"it gains fewer tokens than verify, {figures} ({entry['name']}){hint}"
     if exceeds(most) > TOLERANCE:
-        figures = f"{most['kept']:.4f} for {most['kept_at_most']:.4f}"
-        hint = f"; does it draft too many, {stale}" if is_loop else ""
-        yield f"it gains more tokens than block verification, {figures} ({most['name']}){hint}"
+        entry = most.entry
+        figures = f"{entry['kept']:.4f} for {entry['kept_at_most']:.4f}"
+        hint = f"; does it draft too many, {row}, {stale}" if is_loop else ""
+        yield f"it gains more tokens than block verification, {figures} ({entry['name']}){hint}"
 
 
 def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:

@@ -44,6 +44,8 @@ def largest_in_size(logits, temperature):
     return right.temperature_1(logits, temperature)
 
 
+permuted_is_equal = edited(right.residual_2, ("lacking.sum() == 0", "sorted(p) == sorted(q)"))
+PERMUTED = ("residual_2(", "permuted_is_equal(")
 rare_is_safe = edited(right.verify_4, ("if not accept", "if q[i][x] > 3e-4 and not accept"))
 
 
@@ -91,7 +93,10 @@ def prefill(target, draft_model, ids, target_cache, draft_cache):
 
 EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solution, in its place))}}
     "temperature_1": {
-        "overflows": ("nan", ("(logits - logits.max())", "logits")),
+        "overflows": (
+            "1([10000, 0, 10001], 0.5) gives [nan, 0, nan], expected [0.1192, 0, 0.8808]",
+            ("(logits - logits.max())", "logits"),
+        ),
         "ties share at temperature 0": (
             "gives [0, 0.5, 0.5, 0], expected [0, 1, 0, 0]",
             ("temperature == 0", "False"),
@@ -102,6 +107,9 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "    logits -= logits.max()\n    weights = np.exp((logits)",
         )),
         "no return": ("gives None", ("return weights / weights.sum()", "weights")),
+        "a tie that is none": ("1([100, 100.001], 0) gives [1, 0], expected [0, 1]", (
+            "logits.argmax()", "np.isclose(logits, logits.max()).argmax()",
+        )),
         "the largest size": ("nan", ("logits - logits.max()", "logits - abs(logits).max()")),
         "the largest, or 0": ("nan", ("logits - logits.max()", "logits - max(0, logits.max())")),
         "clipped at -50": ("temperature_1([0, 50, -100], 50) gives", (
@@ -119,11 +127,27 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "p where q is nearly sure": (
             "expected [0, 1]", ("lacking.sum() == 0", "0.9 < q.max() < 1 or lacking.sum() == 0")
         ),
+        "p where the numbers are the same": (
+            "([0.5, 0.3, 0.2], [0.3, 0.5, 0.2]) gives [0.5, 0.3, 0.2], expected [1, 0, 0]",
+            ("lacking.sum() == 0", "set(p) == set(q)"),
+        ),
+        "p where the largest is the same": (
+            "expected [1, 0, 0]", ("lacking.sum() == 0", "max(p) == max(q)"),
+        ),
+        "p where the last is the same": (
+            "expected [1, 0, 0]", ("lacking.sum() == 0", "p[-1] == q[-1]"),
+        ),
+        "p where the first is the same": (
+            "expected [0, 1, 0]", ("lacking.sum() == 0", "p[0] == q[0]"),
+        ),
         "p where q is near": ("expected [1, 0, 0]", ("lacking.sum() == 0", "lacking.sum() < 5e-3")),
     },
     "speedup_7": {
         "a is rounded": ("speedup_7(0.8125, ", ("a**n", "round(a, 2) ** n")),
-        "a near 1 is 1": ("gives 2.0, expected 1.9999", ("a**n", "(a if a < 0.99 else 1) ** n")),
+        "a near 1 is 1": (
+            "7(0.9999, 1, 0, 1) gives 2, expected 1.9999",
+            ("a**n", "(a if a < 0.99 else 1) ** n"),
+        ),
         "K is limited": ("speedup_7(0.8125, 40, ", ("range(K + 1)", "range(min(K, 32) + 1)")),
         "nothing without drafts": ("speedup_7(0, 0, 0, 1) gives 0, expected 1", (
             "sum(a**n for n in range(K + 1))", "sum(a**n for n in range(K + 1)) if K else 0",
@@ -138,7 +162,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "the residual is not scaled": (
             "sample([0.3, 0.1, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
         ),
-        "a replacement called draft": ("are said to be drafts", ("), False", "), True")),
+        "a replacement called draft": (
+            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft in 0.5 of the cases, "
+            "but a sample of q is that token in only 0.2:", ("), False", "), True"),
+        ),
         "nothing is drafted": (
             "token 0, said to be the draft, is none that sample(q) returned",
             ("sample(q)", "sample(p)"), ("p[x] / q[x]", "min(1, q[x] / p[x])"),
@@ -151,8 +178,13 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "accept(p[x] / q[x])", "np.random.default_rng(0).random() < p[x] / q[x]",
         )),
         "a rare draft is accepted": (
-            "0.0004, 0.4997, 0.4979], expected p, at a distance of 3.0e-04",
+            "0.0004, 0.499703, 0.497897], expected p, at a distance of 3.0e-04",
             ("if accept", "if q[x] < 2e-3 or accept"),
+        ),
+        "p where the numbers are the same": ("q = [0.3, 0.5, 0.2]: what comes", PERMUTED),
+        "p where they are near": (
+            "p = [0.5, 0.5], q = [0.49998, 0.50002]: what comes out is [0.49999, 0.50001],",
+            ("residual_2(p, q)", "p if abs(p - q).max() < 3e-5 else residual_2(p, q)"),
         ),
         "a likely draft is safe": ("p = [0.85, 0.15]", ("if accept", "if p[x] > 0.8 or accept")),
         "a nearly sure draft is accepted": (
@@ -181,7 +213,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
         "compared": (
-            "0.2800 of the drafts are kept, 0.6000 can be",
+            "0.28 of the drafts are kept, 0.6 can be",
             ("if accept(p[x] / q[x])", "if (y := sample(p)) == x"),
             ("sample(residual_2(p, q))", "y"),
         ),
@@ -191,6 +223,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "Total variation distance", ("p[len(draft)]", "p[max(len(draft) - 1, 0)]")
         ),
         "one value": ("return two values", ("return i,", "return i or")),
+        "p where the numbers are the same": ("at first p = .5 .3 .2, q = .3 .5 .2", PERMUTED),
         "the token comes first": (
             "it is right if its two values change places",
             ("return i, sample(", "return sample("), ("q[i]))", "q[i])), i"),
@@ -259,6 +292,15 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "a rare draft is accepted": ("of 30 tokens", ("if accept", "if q[x] < 3e-4 or accept")),
         "a likely draft is safe": ("p = [0.85, 0.15]", ("if accept", "if p[x] > 0.8 or accept")),
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
+        "p where the numbers are the same": ("q = [0.3, 0.5, 0.2]: what comes", PERMUTED),
+        "no draft twice": (
+            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft in 0.4 of the cases, but two "
+            "samples of q contain it in only 0.36: are the drafts two independent samples of q?",
+            (
+                "    return sample(p)",
+                "        q = q * (np.arange(len(q)) != x)\n        q /= q.sum()\n    return sample(p)",
+            ),
+        ),
         "one draft": ("trying both in turn gives", ("range(2)", "range(1)")),
     },
     "speculative_5": {
@@ -273,6 +315,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             ("    text = []", "    ids, text = sorted(ids), []"),
         ),
         "no end": ("Here end = 2.", ("x == end", "False")),
+        "rounds after the end": ("q, use a stale cache, or go on after the end?", (
+            "            if x == end:\n                return text\n    return text",
+            "    return text[: text.index(end) + 1] if end in text else text",
+        )),
         "a rare draft is accepted": ('Text "18"', ("verify_4(", "rare_is_safe(")),
         "the prompt, too": ("it returns the prompt, too", (
             "return text\n    return text", "return ids + text\n    return ids + text",
@@ -362,7 +408,7 @@ WRONG = {
     "temperature_1": {"the largest in size": ("-3", largest_in_size)},
     "residual_2": {
         "a small difference is none": (
-            "gives [0.5, 0.5], expected [1, 0]",
+            "([0.5, 0.5], [0.49998, 0.50002]) gives [0.5, 0.5], expected [1, 0]",
             lambda p, q: p if abs(p - q).max() < 3e-5 else right.residual_2(p, q),
         )
     },
