@@ -285,20 +285,20 @@ def check_figures(
     case, comes = outcome_in_words(out, p, q)
     expected = most_kept(p, q, n_drafts)
     share, most = in_words(kept.sum(), expected)
-    figures = f"{share} of the drafts are kept, {most} can be"
+    figures = f"a draft is kept with probability {share}, {most} is possible"
     if n_drafts == 2:
-        figures = f"a draft comes out in {share} of the cases, trying both in turn gives {most}"
+        figures = f"a draft comes out with probability {share}, trying both in turn gives {most}"
     distance = f"at a distance of {figure(abs(out - p).sum() / 2)}"
     require(is_close(out, p), f"{case}: {comes}, {distance}; {figures}")
     require(kept.sum() > expected - CLOSE, f"{case}: the distribution is right; {figures}")
     drafted = 1 - (1 - q) ** n_drafts
     token = (kept - drafted).argmax()
     share, most = in_words(kept[token], drafted[token])
-    but = f"but a sample of q is that token in only {most}: is the draft that sample?"
+    but = f"but a sample of q is that token with {most} only: is the draft that sample?"
     if n_drafts == 2:
         samples = "are the drafts two independent samples of q?"
-        but = f"but two samples of q contain it in only {most}: {samples}"
-    said = f"token {token} comes out as a draft in {share} of the cases, {but}"
+        but = f"but two samples of q contain it with {most} only: {samples}"
+    said = f"token {token} comes out as a draft with probability {share}, {but}"
     require(kept[token] < drafted[token] + CLOSE, f"{case}: {said}")
 
 

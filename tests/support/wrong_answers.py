@@ -163,8 +163,8 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "sample([0.3, 0.1, 0])", ("residual_2(p, q)", "np.maximum(p - q, 0)")
         ),
         "a replacement called draft": (
-            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft in 0.5 of the cases, "
-            "but a sample of q is that token in only 0.2:", ("), False", "), True"),
+            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft with probability 0.5, "
+            "but a sample of q is that token with 0.2 only:", ("), False", "), True"),
         ),
         "nothing is drafted": (
             "token 0, said to be the draft, is none that sample(q) returned",
@@ -213,7 +213,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         ),
         "the last of eight tokens are safe": ("comes out is", ("if accept", "if x >= 5 or accept")),
         "compared": (
-            "0.28 of the drafts are kept, 0.6 can be",
+            "a draft is kept with probability 0.28, 0.6 is possible",
             ("if accept(p[x] / q[x])", "if (y := sample(p)) == x"),
             ("sample(residual_2(p, q))", "y"),
         ),
@@ -294,11 +294,12 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "residual of p": ("comes out is", ("residual_2(p, q)", "p")),
         "p where the numbers are the same": ("q = [0.3, 0.5, 0.2]: what comes", PERMUTED),
         "no draft twice": (
-            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft in 0.4 of the cases, but two "
-            "samples of q contain it in only 0.36: are the drafts two independent samples of q?",
+            "q = [0.2, 0.2, 0.6]: token 0 comes out as a draft with probability 0.4, but two "
+            "samples of q contain it with 0.36 only: are the drafts two independent samples of q?",
             (
                 "    return sample(p)",
-                "        q = q * (np.arange(len(q)) != x)\n        q /= q.sum()\n    return sample(p)",
+                "        q = q * (np.arange(len(q)) != x)\n"
+                "        q = q / q.sum()\n    return sample(p)",
             ),
         ),
         "one draft": ("trying both in turn gives", ("range(2)", "range(1)")),
