@@ -16,10 +16,11 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     """The tokens {text: id} that a folder lists in tokenizer.json and three other files (LISTS),
     such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have them, too.
 
-    Two kinds are left out with a warning: tokens of the vocabulary that take the spaces around them
-    into the match, which are then text like any other; and new ones whose id is not below the
-    vocab_size of config.json, as the model has no row for them. Raises ValueError for a damaged
-    file, and for a new token that takes spaces, whose text is no str or whose id is no int from 0.
+    Two kinds are left out, each with a warning: tokens of the vocabulary to which the spaces around
+    them in a prompt would belong, so that a prompt has them as text like any other; and new ones
+    whose id is not below the vocab_size of config.json, as the model has no row for them. Raises
+    ValueError for a damaged file, and for a new token to which spaces would belong, whose text is
+    no str or whose id is no int from 0.
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -43,14 +44,17 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
 
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
-    """{text: token} of all tokens that a folder lists in tokenizer.json, added_tokens.json and two
-    other files (LISTS), whose forms `listed_tokens` knows; each may be missing. A token is a dict:
-    "content", its text, such as "<pad>"; "id"; and flags such as "lstrip".
+    """All tokens that a folder lists in special_tokens_map.json, tokenizer_config.json,
+    added_tokens.json and tokenizer.json (LISTS, in this order), each of which may be missing. They
+    come as {text: token}; a token is a dict: "content", its text, such as "<pad>"; "id"; and flags
+    such as "lstrip".
 
-    The id is that of the vocabulary {text: id}, else that in the last file that lists the token;
-    one without either is left out. Raises ValueError, which names the file, if it is damaged, and
-    for a token outside the vocabulary that cannot be used: whose text is no str, whose id is no int
-    from 0, or with a true flag of SPACES, by which spaces around it in a prompt are part of it.
+    vocabulary: {text: id} of the folder. A token that it has gets its id from there; any other the
+        one in the last file that lists it with an id; without one, the token is left out
+
+    Raises ValueError, which names the file, if one is damaged, and for a token outside the
+    vocabulary that cannot be used: whose text is no str, whose id is no int from 0, or to which
+    spaces around it in a prompt would belong (a true flag of SPACES, such as "lstrip").
     """
     tokens: dict[str, dict] = {}
     for name in LISTS:

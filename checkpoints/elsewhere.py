@@ -43,19 +43,23 @@ def repository(name: str) -> str | None:
 
 
 def find(name: str, models_dir: str | Path, incomplete: Path | None, download: bool) -> Path:
-    """The folder of a model that is nowhere on this machine, or only as the folder `incomplete`,
-    models_dir/name, which lacks files: in Hugging Face's cache, or models_dir/name after it was
-    downloaded, if `download` is True; or the incomplete one, if Hugging Face has no such name, as
-    the caller will say what it lacks. Raises ValueError if there is none, or a download fails;
-    OSError if a file cannot be written.
+    """The folder of a model that is not whole, or not at all, where this program keeps models: that
+    in Hugging Face's cache on this machine; else, if `download` is True, models_dir/name, after the
+    files that it lacks were fetched there. Raises ValueError, which says what to do, if there is
+    neither, or the download fails; OSError if a file cannot be written.
+
+    incomplete: models_dir/name, if that folder is there but lacks files, else None. It is returned
+        for a name that is none of Hugging Face's: whoever loads it says which file is missing
     """
     remote = repository(name)
     if incomplete and remote is None:
         return incomplete
-    cached = find_cached(remote) if remote else None
+    if remote is None:
+        raise no_model(name, models_dir, incomplete)
+    cached = find_cached(remote)
     if cached:
         return cached
-    if not download or remote is None:
+    if not download:
         raise no_model(name, models_dir, incomplete)
     from checkpoints.download import fetch_model  # here, as requests is slow to import
 

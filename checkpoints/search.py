@@ -32,8 +32,8 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
     cache on this machine; else, if `download` is True, models_dir/name, after it was fetched there.
 
     name: of a folder, its path, or a name on Hugging Face: 124M, gpt2 or an owner/name. A folder
-    that lacks files is returned, too; only models_dir/name, if `name` is one on Hugging Face, is an
-    interrupted download then, which counts as missing, and which `download` completes.
+    that lacks files is returned as it is, but for one: models_dir/name with a name on Hugging Face
+    is what an interrupted download left. It counts as missing, and `download` completes it.
 
     Raises ValueError, which says what to do, if there is no such model or a download fails; OSError
     if a file cannot be written.

@@ -50,8 +50,8 @@ class AutoK:
 
     def learn(self, last_round: Round, seconds: float) -> None:
         """Add a Round, which took so many seconds, to the sums: each token or round in them weighs
-        0.99 of the next one. If it was faster than as many tokens without a draft, the next draft
-        is tried without waiting.
+        0.99 of the next one. If the round was faster than to write as many tokens without a draft,
+        the next try to draft does not wait (`tries_again`).
         """
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted
@@ -85,9 +85,10 @@ class AutoK:
             return (h * tokens_per_round(a, K) + 1 - h) / (h * cost + (1 - h) * alone)
 
         best = max(range(1, MAX_K + 1), key=tokens_per_second)
-        if tokens_per_second(best) > 1 / alone:
+        pays = tokens_per_second(best) > 1 / alone
+        if pays or self.tries_again():
             return best
-        return best if self.tries_again() else 0
+        return 0
 
     def tries_again(self) -> bool:
         """Whether to draft in the next round although it does not pay: at once, then after 2, 4, 8,

@@ -204,8 +204,8 @@ def batched_model(
 
 
 def submit(pool: ThreadPoolExecutor, task: Callable, batched: Callable, n_texts: int) -> Future:
-    """Let a thread of the pool call task(batched). Raises ValueError if none can be started.
-    n_texts: of all tasks, for the error
+    """Let a thread of the pool call task(batched). Returns at once, with the Future of its result.
+    Raises ValueError if no thread can be started. n_texts: of all tasks, for the error
     """
     try:
         return pool.submit(task, batched)

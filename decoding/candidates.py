@@ -93,4 +93,6 @@ def best_acceptance(p, q, k):  # [n_vocab], [n_vocab] -> float
     """
     possible = np.flatnonzero(q)
     order = possible[np.argsort(p[possible] / q[possible])]
-    return float(1 + min(0, (p[order].cumsum() - q[order].cumsum() ** k).min()))
+    # of the first token, the first two, the first three, ...
+    differences = p[order].cumsum() - q[order].cumsum() ** k
+    return float(1 + min(0, differences.min()))  # 0: of the empty set

@@ -119,7 +119,8 @@ def read_stop(flag: str) -> str:
     >>> read_stop(r"\n"), read_stop(r"\\n")
     ('\n', '\\n')
     """
-    return "\\".join(part.replace("\\n", "\n") for part in flag.split("\\\\"))
+    between = flag.split("\\\\")  # two backslashes, which stand for one
+    return "\\".join(part.replace("\\n", "\n") for part in between)
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
@@ -270,7 +271,7 @@ def median_turn(turns: list[dict[str, Any]]) -> dict[str, Any]:
     """Of several results of `decode`, the one with the median time, among those that came about as
     the first did: with K auto, which looks at times, others may have another text or other rounds.
     """
-    how = itemgetter("token_ids", "rounds", "examined", "accepted")
+    how = itemgetter("token_ids", "rounds", "examined", "accepted")  # a result -> these four
     alike = [turn for turn in turns if how(turn) == how(turns[0])]
     return sorted(alike, key=itemgetter("seconds"))[len(alike) // 2]
 

@@ -62,7 +62,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     try:
         config = head_config(name, target.config, shapes, metadata)
         is_head = shapes == config.shapes()
-    except (KeyError, TypeError, ValueError):  # no config has such shapes
+    except (LookupError, TypeError, ValueError):  # no config has such shapes
         is_head = False
     if not is_head:
         raise ValueError(f"{path}: no {name} head has such tensors and notes; {REFETCH}")
@@ -95,10 +95,10 @@ def read_metadata(path: Path) -> dict[str, str]:
 def head_config(
     name: str, target: Config, shapes: dict[str, tuple], metadata: dict[str, str]
 ) -> EagleConfig | MedusaConfig:
-    """The config of a head of the target, from its file, which is right only if `shapes` equals the
-    shapes() of this config: the caller compares them. Raises KeyError, TypeError or ValueError for
-    an EAGLE head without "fc.bias" of one axis, or whose number of attention heads does not divide
-    it.
+    """The config that the head of a target has if its file is right. The caller has to find out:
+    it is if `shapes` equals the shapes() of this config. Raises LookupError, TypeError or
+    ValueError for an EAGLE head without "fc.bias", or if its number of attention heads does not
+    divide the length of that.
 
     name: "eagle" or "medusa"; target: the config of the target
     shapes: {name of a tensor in the file: its shape}
@@ -108,7 +108,7 @@ def head_config(
         # a head has two matrices and two biases; with fewer, the caller finds out what is missing
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
-    (width,) = shapes["fc.bias"]  # raises ValueError unless it has one axis
+    width = shapes["fc.bias"][0]
     n_head = int(metadata.get("n_head", 1))
     if n_head < 1 or width % n_head:
         raise ValueError(f"n_head is {n_head}")

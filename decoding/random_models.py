@@ -46,10 +46,8 @@ def random_models(
     and an encoder. Raises ValueError for another name, or if memory does not suffice.
     """
     configs = [config_of(name, models_dir) for name in names]
-    require_memory(configs)
-    models = []
-    for seed, config in enumerate(configs):
-        models.append(build_model(config, random_weights(config, seed=seed), backend))
+    require_memory(configs)  # of all together
+    models = [random_model(config, backend, seed=seed) for seed, config in enumerate(configs)]
     target_config = configs[0]
     return models, AnyTokens(target_config.n_vocab)
 

@@ -35,9 +35,10 @@ def explain_difference(
     to_probs: SamplingParams = SamplingParams(),
     noise_seed: int | None = None,
 ) -> dict[str, Any]:
-    """Explain why two texts differ that should be equal: rounding, which breaks a tie otherwise, or
-    a bug. It looks at the scores of the two tokens at their first difference. The score of a token
-    is what it is chosen by, the largest wins: its logit or, with shared noise, log p plus noise.
+    """Explain why two texts differ that should be equal: by rounding, which decides between tokens
+    of nearly equal scores, or by a bug. It looks at the scores of the two tokens at their first
+    difference. The score of a token is what it is chosen by, the largest wins: its logit or, with
+    shared noise, log p plus noise.
 
     ids: token ids of the prompt; first, second: the ids of the two texts that follow it
     to_probs: makes p of logits; noise_seed: of the noise that draft and target share, or None
@@ -98,7 +99,10 @@ def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:
     reads n ids of the rest.
     """
     cache = target.new_cache()
-    rows = [target.read(text + rest[:n], cache, n_last=n + 1)[0] for n in range(len(rest) + 1)]
+    rows = []
+    for n in range(len(rest) + 1):
+        logits = target.read(text + rest[:n], cache, n_last=n + 1)
+        rows.append(logits[0])  # after the text; the other rows follow ids of the rest
     return np.array(rows)
 
 

@@ -170,9 +170,9 @@ def read_table(path: Path) -> dict[str, Tensor]:
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """What a zip file of torch.save holds: {name of a tensor: its View}, which of a storage's
-    numbers it has, as the pickle says, and {key of a storage: (first byte, number of bytes)}, where
-    that lies in the zip file.
+    """What a zip file of torch.save holds, in which *storages*, arrays of numbers, lie apart from a
+    pickle that names tensors: {name of a tensor: its View}, which says what numbers of which
+    storage it has; and {key of a storage: (its first byte in the zip file, how many bytes)}.
 
     Raises ValueError if a file in it is compressed or there twice, KeyError if it has no pickle,
     and what Unpickler raises for a pickle that torch.save does not write.
@@ -203,9 +203,10 @@ def places_in_zip(file: BinaryIO) -> Places:
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """What a file from before torch 1.6 holds: {name of a tensor: its View}, and {key of a storage:
-    (first byte, number of bytes)}. It has five pickles (magic number, version, machine, views, keys
-    of the storages), then for each key a count in eight bytes and that many numbers.
+    """What a file from before torch 1.6 holds: {name of a tensor: its View}, which says what
+    numbers of a storage it has; and {key of a storage: (first byte of its numbers, their bytes)}.
+    The file has five pickles (magic number, version, machine, views, keys of the storages), then
+    the storages: for each key a count in eight bytes and that many numbers.
 
     Raises ValueError without the magic number, for a file that a big-endian machine wrote, and for
     a key that is no text; KeyError for a key of no view; and what Unpickler raises.
@@ -222,8 +223,9 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     if not all(type(key) is str for key in keys):
         raise ValueError("lists a storage whose key is no text")
     dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
+    in_order = {key: dtypes[key] for key in keys}
     end_of_pickles = head.tell()
-    return views, places_behind(end_of_pickles, file, {key: dtypes[key] for key in keys})
+    return views, places_behind(end_of_pickles, file, in_order)
 
 
 def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places:
@@ -246,9 +248,10 @@ def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places
 
 
 def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -> Tensor:
-    """The Tensor of this name: where in the file at `path` its numbers lie.
+    """The Tensor of this name, which says where in the file at `path` its numbers lie.
 
-    view: what the pickle says of it; places: {key of a storage: (first byte, number of bytes)}
+    view: which numbers of a storage it has, an array in the file that is found by a key
+    places: {key of a storage: (first byte of its numbers, how many bytes they take)}
     n_bytes: of the file
     Raises ValueError if `view` is another object, as a hostile pickle may have it, if it leaves its
     storage or the file, or if Tensor refuses it; KeyError or TypeError for a key not in places.
