@@ -169,8 +169,9 @@ def made() -> str:
     """With what a page was made, and what that means for its numbers."""
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}"
     return (
-        f"{versions}. Machines round the last digits of a number differently; where "
-        "two words are almost equally likely, a text can go on with the other one."
+        f"{versions}. Other machines, and a pass over five words in place of one, can round the "
+        "last digits differently; where two words are almost equally likely, a text can go on with "
+        "the other one."
     )
 
 

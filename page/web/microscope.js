@@ -72,14 +72,14 @@ function explain({kind, round, i, id, p, q, ratio, u, P}) {
   const own = i < round.tokens.length && quoted(round.tokens[i]), guess = quoted(id), chance = isByChance(state.base);
   const rule = ruleOf(state.base), isKept = kind === "draft", ends = `the guess is ${isKept ? "accepted" : "rejected"}.`;
   const odds = !chance ? `The large model’s likeliest word is ${isKept ? `${guess}, too` : `${own}, not ${guess}`}: ${ends}`
-    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (${quotient(p, q).replace(/ [=≈].*/, "")}: large / small). The random number was ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it ${p > q ? "more" : "as"} often (large ${percent(p)}, small ${percent(q)}): always accepted.`,
+    : {token: ratio < 1 ? `It had a ${percent(ratio)} chance (large ÷ small: ${quotient(p, q).replace(/ [=≈].*/, "")}). The random number was ${percent(u)}, ${isKept ? "below that: accepted" : "not below that: rejected"}.` : `The large model says it ${p > q ? "more" : "as"} often (large ${percent(p)}, small ${percent(q)}): always accepted.`,
       block: `The guesses up to this one are accepted together in ${percent(P)} of all cases.`,
       coupled: "Both models choose under the same noise here."}[rule];
   return {
     draft: odds,
     rejected: odds + (own ? ` In its place comes ${own}.` : ""),
     correction: `${i < round.draft.length ? `The guess was ${quoted(round.draft[i])}. ` : ""}${!chance ? `The large model’s likeliest word is ${guess}, so that comes instead.`
-      : `In its place comes ${guess}${rule === "token" ? ", drawn from the words that the small model says too rarely" : ""}.`}`,
+      : `In its place comes ${guess}${rule === "token" ? ", drawn from the words that the large model says more often than the small one" : ""}.`}`,
     bonus: "All guesses were accepted: behind the last one, the same fetch brought the large model’s own next word, for free.",
     target: "Nothing was guessed: written as by the large model alone.",
   }[kind];
@@ -125,36 +125,44 @@ function showRule(item, rows) {
 const UPPER = [.08, .36], LOWER = [.5, .42];
 const KEY = {accepted: "accepted", rejected: "rejected", residual: "replacement"};
 
-// Behind a bar that is cut off.
-const edgeOf = ({p, q}, most, drawn = 0) => Math.max(p, q, drawn) > most ? "▸" : "";
-
 // A piece of a bar in the i-th of n rows, from one share of the width to another.
 const piece = (kind, n, i, [y, height], from = 0, to = 0) => make("svg:rect." + kind,
   {x: share(from), width: share(to - from), y: share((i + y) / n), height: share(height / n)});
 
-// The bars of the rows; `most` is as wide as the picture, where longer ones are cut off. parts: more, in front of them.
-function bars(rows, most, label, ...parts) {
-  const n = rows.length, drafted = rows[0].q !== null;
+// What of the odds is as wide as the picture, and how much is left out within the bars of all others, which would make the words small.
+function scaleOf(rows) {
+  const longest = ({p, q}) => Math.max(p, q), isOne = ({id}) => id !== null, others = rows.find(row => !isOne(row));
+  const most = Math.max(...rows.filter(isOne).map(longest), others ? longest(others) - .9 * others.both : 0);
+  return {most: 1.08 * most, cut: others ? Math.max(0, longest(others) - most) : 0}; // draws vary
+}
+
+// Where x lies on the bars of a row, as a share of the width.
+const along = (x, {id}, {most, cut}) => Math.max(0, x - (id === null ? cut : 0)) / most;
+
+// The bars of the rows; parts: more, in front of them.
+function bars(rows, scale, label, ...parts) {
+  const n = rows.length, drafted = rows[0].q !== null, at = (x, i) => along(x, rows[i], scale);
   const outline = ([y, height], name) => make("svg:path." + name,
-    {d: rows.map((row, i) => `M0 ${i + y}H${Math.min(row[name] / most, 1)}V${i + y + height}H0`).join("")});
+    {d: rows.map((row, i) => `M0 ${i + y}H${at(row[name], i)}V${i + y + height}H0`).join("")});
   const pieces = rows.flatMap(({p, q, both}, i) => drafted ? [["accepted", i, UPPER, 0, both], ["rejected", i, UPPER, both, q],
     ["accepted", i, LOWER, 0, both], ["residual", i, LOWER, both, p]] : [["sampled", i, LOWER, 0, p]]).filter(([, , , from, to]) => to > from);
   return make("svg:svg.bars", {role: "img", "aria-label": label},
-    pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, ...[from, to].map(x => Math.min(x / most, 1)))),
+    pieces.map(([kind, i, line, from, to]) => piece(kind, n, i, line, at(from, i), at(to, i))),
+    scale.cut > 0 && make("svg:text.break", {x: share(at(rows.at(-1).both, n - 1) / 2), y: share((n - .3) / n)}, "//"),
     parts,
     make("svg:svg", {viewBox: `0 0 1 ${n}`, preserveAspectRatio: "none"}, drafted && outline(UPPER, "q"), outline(LOWER, "p")));
 }
 
 function showDistributions({round, i, id}, rows) {
   const drafted = rows[0].q !== null, P = round.support && i > 0, rule = ruleOf(state.base), isDrawn = drafted && rule === "token";
-  const most = 1.08 * Math.max(...rows.filter(({id}) => id !== null).flatMap(({p, q}) => [p, q])); // draws vary
+  const scale = scaleOf(rows);
   const drawn = kind => rows.map((_, i) => piece("drawn." + kind, rows.length, i, [LOWER[0] + .12, LOWER[1] - .24]));
-  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.room", "dark: came out"), most,
-    edges: rows.map((row, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}, edgeOf(row, most)))}, dots = make("svg:g");
-  const picture = bars(rows, most, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
+  const counts = {accepted: drawn("accepted"), residual: drawn("residual"), tally: rows.map(() => make("td.number.out")), total: make("span.total"), key: make("span.room", "dark: came out"), scale,
+    edges: rows.map((_, i) => make("svg:text.edge", {x: "100%", y: share((i + LOWER[0] + LOWER[1]) / rows.length)}))}, dots = make("svg:g");
+  const picture = bars(rows, scale, "of each word, how often the small model says it, and how often the large one", counts.accepted, counts.residual, counts.edges);
   picture.append(dots);
   const head = (kind, ...text) => make(kind, {scope: "col"}, text), number = x => make("td.number", bareNumber(x));
-  put("more", drafted && make("p.legend", make("span", "upper: small model, lower (purple frame): large model"), Object.entries(KEY).map(([kind, name]) => make("span", make("span.swatch." + kind), name)), isDrawn && counts.key), make("table", {id: "likely"},
+  put("more", drafted && make("p.legend", make("span", "top bar: small model, bottom bar: large model"), Object.entries(KEY).map(([kind, name]) => make("span", make("span.swatch." + kind), name)), isDrawn && counts.key), make("table", {id: "likely"},
     make("thead", make("tr", head("th", "next word"), head("th", drafted ? "odds" : "the large model’s odds"),
       drafted && head("th.number", "small model (q) %"), head("th.number", "large model ", P ? "(P × p) %" : "(p) %"), isDrawn && make("th.number", {scope: "col"}, make("span.room", "came out\u00a0% ", counts.total)))),
     make("tbody", rows.map((row, n) => make(row.id === id ? "tr.chosen" : "tr", make("th", {scope: "row"}, row.id === null ? "many\nothers" : listed(row.id)),
@@ -200,7 +208,7 @@ function stepsOfDraw({guess, place, instead}, rows) {
 
 // From when they are first seen on: two examples, slowly, then many draws; then single ones, or
 // as many anew. All draws but the examples are counted: the counts go towards p.
-function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, total, key, most}, dots) {
+function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, total, key, scale}, dots) {
   const counts = rows.map(() => ({accepted: 0, residual: 0})), whole = n => n.toLocaleString("en");
   let n = 0, waiting = null;
   // The difference from p, of an average word; as bars, how it was after 10, 100, ... draws.
@@ -223,11 +231,11 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
     for (const element of [gaps, key, total.parentNode]) element.classList.remove("room");
     total.textContent = whole(n) + " ×";
     counts.forEach((count, i) => {
-      const [own, all] = [count.accepted, count.accepted + count.residual].map(count => clamp(count / n / most, 0, 1)); // few draws reach the edge
-      accepted[i].setAttribute("width", share(own));
+      const [own, all] = [count.accepted, count.accepted + count.residual].map(count => along(count / n, rows[i], scale));
+      accepted[i].setAttribute("width", share(own)); // few draws reach the edge
       residual[i].setAttribute("x", share(own));
-      residual[i].setAttribute("width", share(all - own));
-      edges[i].textContent = edgeOf(rows[i], most, (count.accepted + count.residual) / n);
+      residual[i].setAttribute("width", share(Math.min(all, 1) - own));
+      edges[i].textContent = all > 1 ? "▸" : "";
       tally[i].textContent = bareNumber((count.accepted + count.residual) / n);
     });
     showGaps();
@@ -245,7 +253,7 @@ function drawsPanel(rows, chosen, picture, {accepted, residual, edges, tally, to
         if (kind === "guess") dots.replaceChildren(make("svg:circle", {r: 8}));
         const dot = dots.firstChild;
         dot.setAttribute("class", kind);
-        for (const [name, value] of [["cx", place / most], ["cy", (row + y + height / 2) / rows.length]]) dot.style.setProperty(name, share(value));
+        for (const [name, value] of [["cx", along(place, rows[row], scale)], ["cy", (row + y + height / 2) / rows.length]]) dot.style.setProperty(name, share(value));
         put("drawn", says);
         await after(seconds);
         if (isOver()) return;

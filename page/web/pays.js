@@ -43,7 +43,7 @@ function showVerdict(now) {
   const run = state.base, isMeasured = knobs.a === null, costs = [c, extra].map(digits3); // the sum adds up as it is printed
   put("verdict", `With K = ${K} guesses${knobs.K === null && K < mostWords(run) - 1 ? ` (on average${run.parameters[1] ? ", fewer near the end" : ""}; ${mostWords(run) - 1} at most)` : ""}, and ${percent(a)} of those checked accepted${isMeasured ? ` (${acceptedIn(run)} of ${examinedIn(run)})` : ""}, a fetch writes 1 + a + … + a`, make("sup", "K"), ` = ${wordsOf(a, K).toFixed(2)} words. `,
     `It takes 1 + ${K} × (${costs.join(" + ")}) = ${(1 + K * sum(costs.map(Number))).toFixed(2)} times as long. So theory expects `, make("b", factor(speedup) + " as fast"),
-    speedup < .995 && ": the large model alone is faster", Object.values(knobs).some(value => value !== null) ? ". " : `; measured: ${factor(speedupOf(run))}. `,
+    speedup < .995 && ": the large model alone is faster", Object.values(knobs).some(value => value !== null) ? ". " : `; measured: ${factor(speedupOf(run))}, with ${costsOf(run).written.toFixed(2)} words a fetch. `,
     `Best: K = ${near.length > 1 ? `${near[0]} to ${near.at(-1)}` : near[0]}.`);
 }
 

@@ -123,7 +123,7 @@ function drawLane(lane, run) {
   lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02), "flex-grow": side}}, make("i"), small && make("small.wide", millions(small), " weights"));
   lane.says = make("p.says");
   const says = `large model ${isByChance(run) ? "draws" : "says"}`;
-  const heads = isAlone ? ["processor", says] : lane.isSaid ? ["guess", says] : ["guess, its odds", ["large ", wide("model’s "), "odds"], lane.rule === "token" && "random number"];
+  const heads = isAlone ? ["processor", says] : lane.isSaid ? ["guess", says] : ["guess, its odds", ["large ", wide("model’s "), "odds"], lane.rule === "token" && ["random number", wide(" < chance")]];
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -161,23 +161,23 @@ const guessedAt = ({round, begin, middle}, time) =>
 // guesses are made, while the weights come, and when so many words are checked.
 function placesOf(lane, one, time, checked) {
   const {draft, accepted, tokens, sources, p, q, coins} = one.round, n = draft.length, isLast = one === lane.fetches.at(-1);
-  const guessed = guessedAt(one, time), isCome = !lane.isSaid && time > one.end - 1e-12, odds = x => make("small", ` ${percent(x)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
+  const guessed = guessedAt(one, time), isCome = !lane.isSaid && time > one.end - 1e-12, odds = (x, more) => make("small", ` ${percent(x, more)}`), own = i => make("span.mark." + sources[i], bare(words[tokens[i]]));
   const rows = range(lane.places).map(i => {
     const guess = i < guessed && bare(words[draft[i]]), isMore = i === n && guessed === n;
     const row = (kind, given, says, verdict) => make("div.place" + kind, [given, says, verdict].map(cell => make("span", cell)));
     const isWrong = i === accepted && i < Math.min(n, tokens.length) && checked > i;
-    const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i])] : isMore && make("small", n ? "one more" : lane.small && isLast ? "last word" : "next word");
+    const more = i < n && !lane.isSaid ? moreDigits(p[i], q[i]) : 0;
+    const given = guess ? [make(isWrong ? "s" : "span", guess), !lane.isSaid && odds(q[i], more)] : isMore && make("small", n ? "one more" : lane.small && isLast ? "last word" : "next word");
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted))
-      return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && (isCome && i in p ? odds(p[i]) : "…"));
+      return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && (isCome && i < n ? odds(p[i], more) : "…"));
     if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
-    if (lane.isSaid || lane.rule !== "token") return row(i < accepted ? ".good" : ".wrong", given, !lane.isSaid ? odds(p[i]) : i < accepted ? guess : own(i),
+    if (lane.isSaid || lane.rule !== "token") return row(i < accepted ? ".good" : ".wrong", given, !lane.isSaid ? odds(p[i], more) : i < accepted ? guess : own(i),
       i < accepted ? "✓ accepted" : lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
-    const [chance, number] = [p[i] / q[i], coins[i]].map(x => percent(x)), isSure = p[i] >= q[i], isKept = i < accepted;
-    const instead = isKept ? wide(" accepted") : [" → “", own(i), "”"];
-    return row(isKept ? ".good" : ".wrong", given, [odds(p[i]), wide(make("small", isSure ? ": always" : ` → chance ${chance}`))],
-      [!isSure && wide(`${number}: `), isKept ? "✓" : "✗", make("span.narrow", isSure ? " always" : ` ${bareNumber(coins[i])} ${isKept ? "<" : "≥"} ${chance}`), instead]);
+    const [number, chance] = apart(coins[i], p[i] / q[i]), isSure = p[i] >= q[i], isKept = i < accepted;
+    return row(isKept ? ".good" : ".wrong", given, [odds(p[i], more), wide(make("small", isSure ? "" : ` → chance ${chance}\u00a0%`))],
+      isSure ? "✓ always" : [isKept ? `✓ ${number} < ` : `✗ ${number} ≥ `, `${chance}\u00a0%`, !isKept && [" → “", own(i), "”"]]);
   });
   return lane.small ? rows : [...rows, make("div.place.empty.rest", "the words after it have to wait: they depend on it")];
 }
@@ -199,7 +199,8 @@ function judged(round, i, {isSaid, rule}) {
   if (isSaid) return says + (kept ? "the large model says the same. Accepted." : `the large model says ${own}. Rejected and replaced.`);
   if (rule === "token" && p[i] >= q[i]) return `${says}the large model’s odds are ${p[i] > q[i] ? "higher" : "the same"}. Always accepted.`;
   if (rule !== "token") return says + (kept ? "accepted." : `rejected. ${own} is drawn instead.`);
-  return `${says}chance ${percent(p[i] / q[i])}, random number ${percent(coins[i])}: ${kept ? "below, so accepted." : `rejected. ${own} comes: the small model says it too rarely.`}`;
+  const [number, chance] = apart(coins[i], p[i] / q[i]);
+  return `${says}chance ${chance}\u00a0%, random number ${number}\u00a0%: ${kept ? "below, so accepted." : `rejected. ${own} comes instead: the large model says it more often than the small one.`}`;
 }
 
 // A moment of a lane, as momentAt returns it: of its last fetch, so many words are checked.
@@ -226,10 +227,10 @@ function showLane(lane, {time, checked = Infinity, linger = 0, isFast}) {
   lane.small?.classList.toggle("over", isStart || !now || time > now.middle);
   lane.says.textContent = isOver ? isAlone ? "One fetch wrote one word." : `One fetch wrote ${(lane.words / all.length).toFixed(2)} words on average.`
     : isAlone && time < race.lanes[1].fetches[0].middle ? "" // first things first
-    : !isAlone && shown.isShort && !isLook ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
-    : isFast && !isAlone ? `Each weight, once fetched, serves all ${plural(lane.places, "word")}: ${lane.longer} the time of one.`
+    : !isAlone && shown.isShort && !isLook && !isFast ? n ? `Near the end: only ${plural(n, "more word")} to guess.` : "Last word: nothing left to guess."
+    : isFast && !isAlone ? linger ? "The other fetches, faster." : `Each weight, once fetched, serves all ${plural(lane.places, "word")}: ${lane.longer} the time of one.`
     : isLook && !isAlone ? steps > stepsOf(round) ? broughtBy(round) : steps ? judged(round, steps - 1, lane)
-      : lane.isSaid || lane.rule !== "token" ? "Which guesses are accepted?" : "Odds as high or higher: always accepted. Lower: accepted with chance large / small."
+      : lane.isSaid || lane.rule !== "token" ? "Which guesses are accepted?" : "Odds as high or higher: always accepted. Lower: with chance large odds ÷ small odds."
     : time < shown.middle ? `The ${lane.isLookUp ? "look-up" : "small model"} guesses the next ${n > 1 ? `${n} words` : "word"}.`
     : n ? `Word ${written + n + 1} depends on ${n > 1 ? `words ${written + 1} to` : "word"} ${written + n}. With ${n > 1 ? "guesses in their" : "a guess in its"} place, one fetch answers ${n > 1 ? `all ${n + 1}` : "both"}.`
     : `One fetch, one word${lane.waits ? ": the processor waits" : ""}.`;
@@ -309,7 +310,7 @@ function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${sameIn(run, "exactly the same text")}. `),
-    make("span.soft", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `, make("small.wide", "Punctuation and parts of words count as words.")));
+    make("span.soft", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `));
 }
 
 // The time of a word as bars, and the sum that closes the gap: the shorter, the faster.
@@ -344,7 +345,7 @@ function showWhy(run) {
   const all = guessing + rest, count = written.toFixed(2);
   put("why", n === 1 ? "" : all > written * alone ? [make("b", "Why was it not faster? "), `With guesses, a fetch took ${ms(all)} instead of ${ms(alone)} and brought ${count} words: `,
     written < 1 + .5 * (n - 1) ? `only ${percent(acceptedIn(run) / (examinedIn(run) || 1))} of the guesses that were checked were accepted.` : rest - alone > guessing ? "checking took too long." : "guessing took too long."]
-    : [make("b", "Why? "), isWaiting(run) ? `One fetch of all weights now serves ${count} words. One more word to check adds only ${percent(moreOf(costs) / alone)} of a fetch: fetching takes most of the time.`
+    : [make("b", "Why? "), isWaiting(run) ? `One fetch now serves ${count} words. One more word needs as much arithmetic as the first, but adds only ${percent(moreOf(costs) / alone)}: fetching takes most of the time.`
       : `Fetching ${millions(large)} weights now serves ${count} words, but computing took much of the time, too. Other programs at work make it longer.`]);
   put("work", `In a fetch, the large model reads all its weights from memory and computes with them, once. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `

@@ -177,7 +177,7 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     begin, middle, end = page.evaluate(f"""(({{begin, middle, end}}) => [begin, middle, end])(
         race.lanes[1].fetches[{r}])""")
     bare = lambda ids: page.evaluate("ids => ids.map(id => bare(words[id]))", ids)
-    percent = lambda x: page.evaluate("x => percent(x)", x)
+    odds_of = lambda x, p, q: " " + page.evaluate(f"percent({x}, moreDigits({p}, {q}))")
     # of each place: the guess, what the large model says, and what comes of it
     places = lambda lane: page.locator(f".{lane} .rows .place").evaluate_all(
         "all => all.map(e => [...e.children].map(cell => cell.textContent))"
@@ -201,7 +201,7 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     show(middle + (end - middle) / 2)
     is_said = name in ("likeliest", "coupled")
     for i, (guess, says, verdict) in enumerate(places("together")[: n + 1]):
-        odds = "" if is_said else f" {percent(row['q'][i])}" if i < n else ""
+        odds = odds_of(row["q"][i], row["p"][i], row["q"][i]) if not is_said and i < n else ""
         assert (guess, says, verdict) == (guessed[i] + odds if i < n else "one more", "…", "")
     assert len(pending()) == n
     width = page.locator(".together .pipe.of-target i").bounding_box()["width"]
@@ -223,15 +223,16 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
     for i, (guess, says, verdict) in enumerate(places("together")[: n + 1]):
         if i < min(n, accepted + 1):  # one look says why: another word, or by chance
             is_kept, p, q, coin = i < accepted, row["p"][i], row["q"][i], row["coins"][i : i + 1]
-            odds, judged = f" {percent(p)}", "✓ accepted" if is_kept else "✗ replaced"
+            odds, judged = odds_of(p, p, q), "✓ accepted" if is_kept else "✗ replaced"
             if not is_said and not is_kept:
                 judged = f"✗ → “{told[i]}”"
             if name in ("sampled", "ngram") and p >= q:
-                odds, judged = odds + ": always", "✓ always accepted"
-            elif name in ("sampled", "ngram"):  # the number: in a wide window, and in a narrow one
-                odds, number = odds + f" → chance {percent(p / q)}", percent(*coin)
-                compared = f" {number[:-2]} {'≥<'[is_kept]} {percent(p / q)}"
-                judged = f"{number}: {judged[0]}{compared}{judged[1:]}"
+                judged = "✓ always"
+            elif name in ("sampled", "ngram"):
+                number, chance = page.evaluate(f"apart({coin[0]}, {p / q})")
+                odds += f" → chance {chance}\u00a0%"
+                judged = f"{judged[0]} {number} {'≥<'[is_kept]} {chance}\u00a0%{judged[1:]}"
+                judged = judged.removesuffix(" accepted")
             assert guess.startswith(guessed[i]) and verdict == judged
             assert says == (guessed[i] if is_kept else told[i]) if is_said else says == odds
         elif i == accepted:
@@ -265,7 +266,8 @@ def test_the_places_are_filled_with_guesses_checked_and_replaced(saved, name):
         if name == "sampled":
             p, q = row["p"][i], row["q"][i]
             if p < q:
-                chance = f"chance {percent(p / q)}, random number {percent(row['coins'][i])}: "
+                number, chance = page.evaluate(f"apart({row['coins'][i]}, {p / q})")
+                chance = f"chance {chance}\u00a0%, random number {number}\u00a0%: "
                 assert chance + ("below" if i < accepted else "rejected") in text
             else:
                 assert "the large model’s odds are higher. Always accepted." in text
@@ -354,13 +356,13 @@ def test_where_the_odds_decide_the_first_round_is_judged_row_by_row_and_then_a_r
         odds = page.locator(".together .place > :nth-child(2)").all_text_contents()[1 : n + 1]
         assert not any("…" in text for text in odds)  # the fetch has brought them all
     assert said[0].startswith(
-        "Odds as high or higher: always accepted. Lower: accepted with chance"
+        "Odds as high or higher: always accepted. Lower: with chance large odds ÷ small odds."
     )
     for i, text in enumerate(said[1:]):
-        lower = "chance 50.0\u00a0%, random number 30.0\u00a0%: below, so accepted."
+        lower = "chance 50\u00a0%, random number 30\u00a0%: below, so accepted."
         assert (lower if i % 2 else "odds are higher. Always accepted.") in text
     page.evaluate(f"show({{time: {ends[1]}, checked: 1}})")
-    assert "random number 70.0\u00a0%: rejected. " in text_of(page, ".together .says")
+    assert "random number 70\u00a0%: rejected. " in text_of(page, ".together .says")
 
 
 def test_the_result_stands_in_the_picture_where_the_shorter_time_ends(saved):
@@ -632,7 +634,7 @@ def test_a_click_on_a_token_opens_its_numbers(saved):
         assert "norm(max(0, p − q))" in text_of(page, "#formula").replace("\u00a0", " ")
         assert [f"{x}\u00a0%" for x in shown[:2]] == [percent(q), percent(p)]
         division = re.split(" [=≈]", quotient)[0]
-        coin = f"It had a {percent(p / q)} chance ({division}: large / small). "
+        coin = f"It had a {percent(p / q)} chance (large ÷ small: {division}). "
         side = "below" if row["coins"][i] < p / q else "not below"
         coin += (
             f"The random number was {percent(row['coins'][i])}, {side} that: {verdict.split()[0]}."
@@ -669,6 +671,31 @@ def test_under_the_block_rule_all_others_share_what_they_share(saved):
     assert any(rows[-1]["id"] is None and rows[-1]["both"] > 0.01 for rows, _ in found)
     for rows, overlap in found:
         assert sum(row["both"] for row in rows) == approx(overlap, abs=2e-3)
+
+
+def test_in_every_picture_the_hatched_pieces_and_the_orange_ones_are_equally_large(saved):
+    """Those of all other words, too, whose bars are broken where they are much longer."""
+    page = saved(WIDE, temperature=1.0)
+    widths = page.evaluate("""items.filter(({round, i}) => i < round.draft.length).map(item => {
+        const {round, i, n} = item;
+        round.likely[i] = round.likely[i].slice(n % 2, 8); // without the likeliest, or with it
+        select(item);
+        const sumOf = kind => sum([...document.querySelectorAll(`.bars > rect.${kind}:not(.drawn)`)]
+            .map(rect => parseFloat(rect.getAttribute("width"))));
+        const isBroken = document.querySelector(".bars > .break") !== null;
+        return [sumOf("rejected"), sumOf("residual"), isBroken]; })""")
+    assert {broken for _, _, broken in widths} == {False, True}
+    for hatched, orange, _ in widths:
+        assert hatched == approx(orange, abs=0.1) and hatched > 0
+
+
+def test_two_chances_are_told_apart_and_odds_give_the_chance_that_is_printed(saved):
+    page = saved()
+    assert page.evaluate("[apart(.1, .62), apart(.5631, .5639)]") == [
+        ["10", "62"],
+        ["56.3", "56.4"],
+    ]
+    assert page.evaluate("[moreDigits(.1034, .118), moreDigits(.0826, .1467)]") == [1, 0]
 
 
 def test_the_page_opens_on_a_rejected_word_and_makes_no_number_up(saved):
