@@ -76,7 +76,7 @@ def get_backend(name: str = "numpy") -> Backend:
     try:
         from backends import gpu
 
-        gpu.cupy.cuda.runtime.getDeviceCount()
+        gpu.cupy.cuda.runtime.getDeviceCount()  # raises an error if there is no GPU
     except ImportError:
         raise ValueError(f"backend {name!r} needs CuPy: pip install cupy-cuda12x") from None
     except Exception as error:  # CuPy's own: no driver, no GPU, a wrong version

@@ -62,9 +62,8 @@ class Bell:
     until it is set.
 
     The bell is only a hint that something was put into a queue: a thread that heard it, or has spun
-    in vain, then waits for the queue.
-    The thread that rings keeps the GIL a little longer, and a thread that asks for it too early
-    falls asleep. So a thread looks on for n_pauses pauses, of 3 to 9 microseconds, after the ring.
+    in vain, then waits for the queue. The thread that rings keeps the GIL a little longer, and one
+    that asks for it too early falls asleep: so it looks on after the ring, for n_pauses pauses.
     """
 
     def __init__(self, n_pauses: int = 1):

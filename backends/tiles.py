@@ -16,8 +16,7 @@ whose products add up:
 
 How many rows at a time are multiplied by a tile depends on BLAS. Its AVX-512 kernels have a path
 without packing for small products: several rows. Others pack whatever the size: one row, so that
-the first fetches the tile from memory and the next ones find it in the cache. For many rows packing
-pays.
+the first fetches the tile from memory and the next find it in the cache. Many rows pay for packing.
 """
 
 import math
@@ -52,7 +51,7 @@ def several_rows(n_rows: int) -> int:
     """
     n_groups = ceil_div(n_rows, 9 if n_rows < MANY else 8)  # of no more rows than that
     size = ceil_div(n_rows, max(1, n_groups))
-    return {0: 1, 1: 2, 3: 4}.get(size, size)
+    return {0: 1, 1: 2, 3: 4}.get(size, size)  # 0: of no rows; all other sizes stay
 
 
 class Slabs:

@@ -274,9 +274,9 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
         if size is None:
             begun.path.unlink(missing_ok=True)
             raise Retry("the server has another version of the file")
-        require_file(reply, 206)
+        require_file(reply, expected=206)
         return begun._replace(size=size)
-    require_file(reply, 200)
+    require_file(reply, expected=200)
     if begun:
         begun.path.unlink(missing_ok=True)
     return new_part(path, reply.headers.get("ETag", ""), reply.raw.length_remaining)

@@ -102,8 +102,7 @@ def read_merges(path: Path) -> Merges:
 
 def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
     """The ids that end a text: the eos_token_id, one or a list, of generation_config.json, else of
-    config.json; None if neither has one. What is no id from 0 to n_vocab - 1 is passed over, with a
-    warning.
+    config.json; None if neither has one. Warns of what is no id from 0 to n_vocab - 1, left out.
     """
     for name in ("generation_config.json", "config.json"):
         stated = read_json(folder / name, optional=True).get("eos_token_id")

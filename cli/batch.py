@@ -171,8 +171,8 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
             try:
                 done.append(json.loads(piece))
                 file.seek(len(data))
-                file.write(b"\n")
-            except ValueError:
+                file.write(b"\n")  # the line lacks only its end
+            except ValueError:  # a run was interrupted in this line
                 file.truncate(len(data) - len(piece))
     if done and "models" not in done[-1]:
         problem = "does not say which models wrote its lines, so they are not compared"

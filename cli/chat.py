@@ -40,7 +40,7 @@ def chat(
     changes a flag (/trace turns it on or off), / shows all of them, // begins a prompt with a
     slash. Ctrl-C stops a text, Ctrl-D ends. Texts and traces go to stdout, all else to stderr.
 
-    Flags, those of generate:
+    All its flags are flags of generate, too, and mean the same.
     """
     settings = values_of(chat, locals())  # {flag: value} of all flags above
     require_usable(settings)
@@ -104,7 +104,7 @@ def change(settings: dict[str, Any], words: str) -> None:
         return
     flags = flags_of(chat)
     if name not in flags:
-        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], "/")
+        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], lister="/")
     if flags[name].annotation is bool and not text:
         text = str(not settings[name])
     try:

@@ -80,5 +80,6 @@ def require_logits(folder: Path, model: Model) -> None:
 
 def follows(model: Model, ids: list[int], tokens: list[int]) -> bool:
     """Whether the model, greedily, writes these tokens after the ids."""
+    # row i of the logits is for tokens[i]; nothing follows the last token, so it is not read
     logits = model.read([*ids, *tokens[:-1]], model.new_cache(), n_last=len(tokens))
     return logits.argmax(axis=-1).tolist() == tokens

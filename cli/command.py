@@ -46,14 +46,14 @@ def flags_of(command: Callable) -> dict[str, inspect.Parameter]:
 
 
 def values_of(command: Callable, names: dict[str, Any]) -> dict[str, Any]:
-    """{flag: value} of a command, out of locals(), the names in its function with their values."""
+    """{flag: value} of a command that was called. names: {parameter: value}, its first locals()."""
     return {flag: names[flag] for flag in flags_of(command)}
 
 
 def kinds_of(annotation: Any) -> list:
     """The types and texts that an annotation allows: int | Literal["auto"] -> [int, "auto"]."""
-    parts = get_args(annotation)
-    return [kind for part in parts for kind in kinds_of(part)] or [annotation]
+    kinds = [kind for part in get_args(annotation) for kind in kinds_of(part)]
+    return kinds or [annotation]  # a type or a text has no parts
 
 
 def read(flag: inspect.Parameter, text: str) -> Any:

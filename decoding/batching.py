@@ -98,7 +98,8 @@ def attention_of_texts(
     are stacked: the rows slices[i] are those of the text with the cache caches[i], and attend to
     this text alone. It shares the texts among threads.
 
-    n_pairs: of a new position and one of its text, in all texts together
+    n_pairs: how many scores a head computes, one for each pair of a new position and a position of
+        its text, in all texts together
     """
 
     def attend(layer: int, q, k, v):  # 3 x [n_head, n_new of all texts, d_head] -> the same

@@ -119,8 +119,7 @@ def read_stop(flag: str) -> str:
     >>> read_stop(r"\n"), read_stop(r"\\n")
     ('\n', '\\n')
     """
-    between = flag.split("\\\\")  # two backslashes, which stand for one
-    return "\\".join(part.replace("\\n", "\n") for part in between)
+    return "\\".join(part.replace("\\n", "\n") for part in flag.split("\\\\"))  # cut at each \\
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:

@@ -92,13 +92,15 @@ def save(folder: Path, step: int, identity: dict[str, Any], parts: list[Any]) ->
 
 
 def rest_of_round(lesson: Lesson, step: int, steps: int) -> Iterator[list[torch.Tensor]]:
-    """The batches of a step, and of those after it up to the end of its round, or to `steps`, the
-    end of the run. A round begins at a multiple of 200 (ROUND). As a lesson depends on where it
-    begins, it is that of the whole round, without the steps that were taken before.
+    """Yield a list of batches for each step of a run, from `step` on to the end of its round, or to
+    `steps`, the end of the run. A round is 200 steps (ROUND), from a multiple of 200 on.
+
+    lesson(first, end): yields the batches of the steps first to end - 1. What it yields for a step
+        depends on `first`, so it is asked for the whole round, also if a part of that is done
     """
     first = step - step % ROUND  # of the round
     batches_of_steps = lesson(first, min(first + ROUND, steps))
-    return islice(batches_of_steps, step - first, None)
+    return islice(batches_of_steps, step - first, None)  # without those that are done
 
 
 def add_gradients(batches: list[Any], losses: Losses, progress: float) -> None:

@@ -58,7 +58,9 @@ def version_of(*texts: Tensor) -> str:
 
 
 def generator(where: Tensor, purpose: Purpose, seed: int, *numbers: int) -> torch.Generator:
-    """A generator of random numbers on the device of a tensor, for one stream."""
+    """A torch.Generator on the device of the tensor `where`. Its random numbers depend on the other
+    arguments, and are independent of those for other ones.
+    """
     state = stream(purpose, seed, *numbers).generate_state(1)[0]
     return torch.Generator(where.device).manual_seed(int(state))
 
@@ -68,7 +70,7 @@ def passages(
 ) -> Tensor:  # [n_ids] -> [n_rows, n_seq]
     """Cut passages of n_seq ids out of a text, at random places; they may overlap."""
     starts = torch.randint(len(ids) - n_seq + 1, (n_rows, 1), generator=rng, device=ids.device)
-    return ids[starts + torch.arange(n_seq, device=ids.device)]
+    return ids[starts + torch.arange(n_seq, device=ids.device)]  # by indices [n_rows, n_seq]
 
 
 @torch.no_grad()
@@ -100,7 +102,8 @@ def written(
     """
     n_ctx = teacher.config.n_positions
     sampled = continued(teacher, passages(books, n_sampled, OPENING, rng), n_ctx, rng)
-    return sampled, continued(teacher, passages(books, n_greedy, OPENING, rng), n_ctx // 2)
+    greedy = continued(teacher, passages(books, n_greedy, OPENING, rng), n_ctx // 2)
+    return sampled, greedy
 
 
 def steps_of_books(

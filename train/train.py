@@ -211,7 +211,9 @@ def distil(
 
 
 def require_run(steps: int, tokens_per_step: int, learning_rate: float) -> None:
-    """Raise ValueError for a flag of a run that is out of range."""
+    """Raise ValueError for steps or tokens_per_step below 1, and unless learning_rate is between 0
+    and 1.
+    """
     require_at_least(1, steps=steps, tokens_per_step=tokens_per_step)
     if not 0 < learning_rate < 1:
         raise ValueError(f"--learning_rate {learning_rate}: expected more than 0, less than 1")
