@@ -161,8 +161,10 @@ def label(settings: dict) -> str:
 
 
 def remarks(rows: list[dict]) -> list[str]:
-    """Return a line for each reason for which figures of rows are withheld: "- HEADING –: reason (2
-    of 6 rows)", in the order in which they come.
+    """Return a line for each reason why the table has a dash in place of a figure: "- speedup –:
+    too few prompts for an interval (2 of 6 rows)", in the order in which the reasons come.
+
+    rows: dicts with "withheld", {name of the figure, a key of HEADINGS: the reason}
     """
     reasons: Counter[str] = Counter()
     for row in rows:

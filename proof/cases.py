@@ -497,30 +497,30 @@ MANY_ROWS = replace(MANY_ROWS, seen=(tuple(TWO_OF_SIX), (0, 1, 2)))
 
 
 def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Text, float]]:
-    """Yield (tokens, probability) of every possible round after a text, for k drafted tokens: of
-    the token rule, or if `block` of block verification. It is their law in closed form, and uses
-    neither: after the kept tokens x, token y is kept, too, with min(kept(x) p(y), drafted(x) q(y)),
-    and replaces what was drafted, as the last of the round, with what kept(x) p(y) exceeds that by.
+    """Yield (tokens, probability) of every round that can follow a text when k tokens are drafted:
+    the drafted tokens that are kept, then one token of the target's own. The rule is the token
+    rule, or if `block` block verification. It is not run, its probabilities are known:
+
+        P(x and y are kept) = min(P(x is kept) p(y), D(x) q(y))
+        P(x is kept, then y of the target's own) = P(x is kept) p(y) - P(x and y are kept)
+
+    for tokens x and a token y, with p and q after the text and x, and q = 0 after k tokens. For
+    block verification D(x) is the probability that x is drafted; for the token rule P(x is kept).
     """
-
-    def grow(tokens: Text, kept: float, drafted: float) -> Iterator[tuple[Text, float]]:
-        """The rounds that begin with `tokens`, all kept. kept: the probability that these are
-        drafted and kept; drafted: that they are drafted, which the token rule, unlike block
-        verification, forgets: it goes on as if it were `kept`, too.
-        """
-        p = kept * case.p(text + tokens)
-        q = np.zeros(len(p))  # after k tokens nothing is drafted
-        if len(tokens) < k:
-            q = drafted * case.q(text + tokens)
-        for token in range(len(p)):
-            longer = (*tokens, token)
-            both = min(p[token], q[token])
-            if p[token] > q[token]:  # it replaces what was drafted, as the last of the round
-                yield longer, p[token] - q[token]
-            if both > 0:  # it is drafted and kept
-                yield from grow(longer, both, q[token] if block else both)
-
-    return grow((), 1.0, 1.0)
+    unfinished: list[tuple[Text, float, float]] = [((), 1.0, 1.0)]
+    while unfinished:
+        x, kept, drafted = unfinished.pop()  # the tokens x, P(x is kept), D(x)
+        wanted = kept * case.p(text + x)  # [n_vocab], like offered
+        offered = np.zeros(len(wanted))
+        if len(x) < k:
+            offered = drafted * case.q(text + x)
+        for y in range(len(wanted)):
+            both_kept = min(wanted[y], offered[y])
+            if wanted[y] > both_kept:
+                yield (*x, y), wanted[y] - both_kept
+            if both_kept > 0:
+                both_drafted = offered[y] if block else both_kept
+                unfinished.append(((*x, y), both_kept, both_drafted))
 
 
 def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:

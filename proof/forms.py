@@ -210,27 +210,44 @@ def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]
 def rounds_of(result: Any, n_rows: int, branch: Branch) -> list[list[int]]:
     """The tokens of each row, from what a rule for batches returned: rows padded with -1 at the
     end, or (rows, how many count in each); arrays or lists. [[4, 5], [6, -1]] and ([[4, 5], [6,
-    7]], [2, 1]) are both the tokens [[4, 5], [6]]. Raises Undecidable for anything else, and unless
-    there are n_rows rows.
+    7]], [2, 1]) are both the tokens [[4, 5], [6]]. Raises Undecidable for anything else; Impossible
+    unless there are n_rows rows, for a count that a row does not have, and for a token after -1.
     """
-    has_counts = isinstance(result, tuple) and len(result) == 2
-    tokens, counts = result if has_counts else (result, ())
     try:
-        rows = [[operator.index(token) for token in row] for row in as_list(tokens)]
-        lengths = [operator.index(n) for n in as_list(counts)]
+        if isinstance(result, tuple) and len(result) == 2:
+            tokens, counts = result
+            rows = as_rows(tokens)
+            lengths = [operator.index(n) for n in as_list(counts)]
+        else:
+            rows = as_rows(result)
+            lengths = [length_of(row, branch.stop) for row in rows]
     except TypeError:
         raise branch.stop(f"it returns {result!r}: expected rows of tokens, or (rows, counts)")
-    if not has_counts:  # a row ends where its padding begins, if it has any
-        lengths = [[*row, -1].index(-1) for row in rows]
     if not len(rows) == len(lengths) == n_rows:
         raise branch.stop(f"it returns {len(rows)} rows: expected {n_rows}", Impossible)
     for row, n in zip(rows, lengths):
-        is_right = 0 <= n <= len(row)
-        if not has_counts:  # then what follows the first -1 is padding, too
-            is_right = all(token == -1 for token in row[n:])
-        if not is_right:
+        if not 0 <= n <= len(row):
             raise branch.stop(f"it returns {row}, of which {n} count", Impossible)
     return [row[:n] for row, n in zip(rows, lengths)]
+
+
+def as_rows(x: Any) -> list[list[int]]:
+    """Rows of whole numbers, lists, arrays or a tensor, as lists of ints. Raises TypeError for
+    anything else.
+    """
+    return [[operator.index(number) for number in row] for row in as_list(x)]
+
+
+def length_of(row: list[int], stop: Stop) -> int:
+    """How many tokens a row has before its padding, the -1 at its end. Raises Impossible, by `stop`
+    (Branch.stop), if a token follows a -1.
+    """
+    if -1 not in row:
+        return len(row)
+    n = row.index(-1)
+    if any(token != -1 for token in row[n:]):
+        raise stop(f"it returns {row}, of which {n} count", Impossible)
+    return n
 
 
 def as_list(x: Any) -> Any:

@@ -366,9 +366,10 @@ def show_example(mistake: Mistake) -> None:
 
 
 def show_texts(mistake: Mistake) -> None:
-    """Print a text by the included models without the mistake and one with it, from the same seed,
-    with the tokens per pass of the target, and from which token on the two differ. Where one ends
-    in one of ERRORS, that is printed, and nothing more.
+    """Print a text by the included models without the mistake, then one with it, from the same
+    seed, each with its tokens per pass of the target, and from which token on the two differ. If
+    the code raises one of ERRORS (ArithmeticError, LookupError, TypeError, ValueError) as it writes
+    a text, print the error in place of that text, and return: what would follow is not printed.
     """
     target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     texts: list[list[int]] = []

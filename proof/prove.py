@@ -149,17 +149,23 @@ def prove(
 def cases_for(
     form: forms.Form, function: Callable, cases: Sequence[Case] | None, to_probs: ToProbs
 ) -> list[Case]:
-    """The cases in which a function is judged: the given ones, or if None CASES[form], and those in
-    which to_probs cuts long rows; for a function without a parameter `end` only those without an
-    end. They are copied, with to_probs. Raises ValueError if none is left, or only those that are
-    too large to enumerate.
+    """Choose the cases, pairs of small models, in which a function is judged: the given ones, or if
+    None those of its form. Returns copies, in which p and q are what to_probs makes of the models'
+    rows. Raises ValueError if none is left, or only those that are too large to enumerate.
+
+    form: a key of CASES, how the function is called, such as rule_text
+    function: if it has no parameter `end`, cases with a token that ends a text are left out
+    cases: None for those of the form. If to_probs is not np.asarray, which changes nothing, these
+        get two more with long rows, of which it makes some tokens impossible, and uneven models
+    to_probs: what the function does with each row before it samples, such as top-k
     """
     if cases is None:
         cases = CASES[form]
         if to_probs is not np.asarray:
-            first = next(case for case in cases if case.K == 1)
-            cases = [case.uneven() for case in [*cases, *known.cut_cases(first, to_probs)]]
-    if "end" not in forms.names_of(function):  # it has not been told of one
+            of_one_draft = next(case for case in cases if case.K == 1)
+            even = [*cases, *known.cut_cases(of_one_draft, to_probs)]
+            cases = [case.uneven() for case in even]
+    if "end" not in forms.names_of(function):
         cases = [case for case in cases if case.end is None]
     if all(case.is_large for case in cases):
         expected = "a small one; without an end, if the function has no parameter end"
@@ -203,25 +209,30 @@ def warm_up(trial: Trial, deadline: float, most: int = 1) -> None:
 
 
 def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
-    """Take every branch of each case, until the deadline, a time of time.monotonic, and 200,000
-    random choices (MOST_IN_ALL), of which at most 20,000 are left once a case is wrong or not all
-    of its branches could be taken. What `examine` returns for a case is written into its entry:
-    where not every branch was taken, "problem" says why. Once a run does not end, the other cases
-    get no time. A bar shows the progress, and so does `say`, before each case, under the function's
-    name.
+    """Run a sampler in each case once for every way in which its random choices can fall (a
+    branch), and write what `examine` returns of that into trial.entry: where not every branch was
+    taken, "problem" says why. All cases together may make 200,000 random choices (MOST_IN_ALL);
+    after the first that is wrong or has a problem, the rest may make 20,000 at most. After a run
+    that does not end, the problem of all other cases is that their time is up.
+
+    name: of the function, for `say`, which is told of each case before it begins. A bar, too, shows
+        the progress
+    deadline: a time of time.monotonic, after which no more branches are taken
     """
-    left = MOST_IN_ALL
+    entries = [trial.entry for trial in trials]
+    choices_left = MOST_IN_ALL
     for n, trial in enumerate(shown(trials, "cases")):
-        case, entry = trial.case, trial.entry
-        say(name, f"in the case {case.name}", [trial.entry for trial in trials[:n]])
+        case = trial.case
+        say(name, f"in the case {case.name}", entries[:n])
         run = partial(trial.sampler, case)
-        entry |= examine(run, case.p, case.n_tokens, case.end, left, deadline)
-        left -= entry.pop("choices")
-        if entry["first_wrong"] or entry["problem"]:  # the others are to show where
-            left = min(left, AFTER_FAILURE)
-        if entry["problem"] == TOO_LONG:
-            deadline = 0.0  # the problem of all others is that their time is up
-    say(name, "in real runs", [trial.entry for trial in trials])
+        found = examine(run, case.p, case.n_tokens, case.end, choices_left, deadline)
+        choices_left -= found.pop("choices")
+        trial.entry |= found
+        if found["first_wrong"] or found["problem"]:
+            choices_left = min(choices_left, AFTER_FAILURE)
+        if found["problem"] == TOO_LONG:
+            deadline = monotonic()
+    say(name, "in real runs", entries)
 
 
 def refused_cases(trials: list[Trial]) -> list[Trial]:

@@ -17,13 +17,14 @@ from .noise import Atom, Number, branch, choose
 
 
 class Source:
-    """A random number generator in place of a real one (or of torch, which has such functions):
-    source.random() calls real.random() while no run is enumerated; in a run it gives what
-    followed["random"] gives.
+    """A random number generator in place of a real one (or of torch, which has such functions).
+    Most of the time source.random() calls real.random(). But while a run of a sampler is
+    enumerated, to take all its random choices, it returns followed["random"](): a Number of
+    noise.py, which stands for a random number of which only the distribution is known.
 
-    followed: {name: what gives symbolic numbers}. All else, such as to seed, copy or rewind it
-        during a run, raises Undecidable; arguments that NumPy or Python refuses raise what they
-        raise there
+    followed: {name of a method: the function that takes its place in such a run}. All else, such as
+        to seed, copy or rewind it in a run, raises Undecidable; arguments that NumPy or Python
+        refuses raise what they raise there
     """
 
     def __init__(self, real: Any, followed: dict[str, Callable]):
@@ -51,20 +52,29 @@ class Source:
         return call
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
-        """What followed[name](*args, **kwargs) gives. Sets `symbolic` of the Branch of the run.
-        Raises Undecidable for a name that is not followed, for an argument `out`, and for arguments
-        of the wrong number or type; else what the generator of NumPy or Python raises for them.
+        """Call the function that stands in for the generator's method `name` in a run, and return
+        what it returns: a Number or an outcome, or an array of them. The Branch of the run, its
+        record, has `symbolic` True from then on: there were Numbers. Raises Undecidable if nothing
+        stands in for the method, for an argument `out`, and for arguments of the wrong number or
+        type; for others that the generator refuses, such as a negative size, what it raises.
         """
         branch().symbolic = True
         if name not in self._followed or "out" in kwargs:
             raise branch().stop(f"{name} is not followed")
-        same = SAME.get(type(self._real))  # another generator of its type; none for torch
         try:
-            if same is not None:
-                getattr(same, name)(*args, **kwargs)  # only to see whether it raises for these
+            self._try_arguments(name, args, kwargs)
             return self._followed[name](*args, **kwargs)
         except TypeError:
             raise branch().stop(f"{name} with these arguments is not followed")
+
+    def _try_arguments(self, name: str, args: tuple, kwargs: dict) -> None:
+        """Raise what the method `name` of the generator raises for arguments, if it refuses them.
+        Another generator of its type, of SPARE, is called with them, and its numbers are dropped.
+        Does nothing for torch, which has none there.
+        """
+        spare = SPARE.get(type(self._real))
+        if spare is not None:
+            getattr(spare, name)(*args, **kwargs)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         """Copy or pickle it, as Python does with any object. Raises Undecidable in a run."""
@@ -126,10 +136,12 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any
     """
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
     weights = np.ones(len(values)) if p is None else p
-    if size is not None and not replace and np.prod(size) > 1:
+    if size is None:
+        return values[choose(weights, "sampled")]
+    if not replace and np.prod(size) > 1:
         raise branch().stop("choice without replacement is not followed")
     chosen = fill(lambda: values[choose(weights, "sampled")], size)
-    return chosen if size is None else chosen.astype(values.dtype)
+    return chosen.astype(values.dtype)  # it was an array of objects
 
 
 def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
@@ -141,7 +153,8 @@ def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
 
 
 # {type: a generator of it}, whose numbers nobody uses: it shows what arguments are refused
-SAME = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
+GENERATORS = np.random.RandomState(0), np.random.default_rng(0), random.Random(0)
+SPARE = {type(generator): generator for generator in GENERATORS}
 # {name of a function or method of numpy.random: what gives its symbolic numbers}
 NUMPY: dict[str, Callable] = {
     **{f.__name__: f for f in (uniform, exponential, gumbel, choice)},
@@ -180,15 +193,18 @@ def methods_of(module: Any, source: Source) -> Iterator[tuple[Any, str, Any]]:
 
 
 def factory(real: Any, followed: dict) -> type:
-    """A class to stand for `real`, a function or class that makes a generator, such as default_rng:
-    it makes a Source of what `real` makes. Given a Source it returns that one; given a seed, or
-    another generator, in a run that is enumerated, it raises Undecidable.
+    """Make a class to stand for `real`, a function or class that makes a random number generator,
+    such as default_rng. Called with the same arguments, it returns a Source in place of what `real`
+    makes; with a Source as the first one, that Source. With a seed, or another generator, it raises
+    Undecidable while a run is enumerated. If `real` is a class, it is a subclass of it.
 
-    followed: {name of a method: what gives its symbolic numbers}
+    followed: of the Sources, {name of a method: the function that takes its place in such a run}
     """
-    kind: Any = real if isinstance(real, type) else object
+    kind: Any = object
+    if isinstance(real, type):
+        kind = real  # so that isinstance(x, real) and isinstance(x, what stands for it) go on
 
-    class Factory(kind):  # a subclass, for isinstance
+    class Factory(kind):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
             if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
                 return args[0]
