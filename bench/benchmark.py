@@ -97,7 +97,7 @@ def benchmark(
         plot: a new file, .svg, for a picture of the speedups
         json: print a JSON object for each row, and nothing else
     """
-    flags = values_of(benchmark, locals())
+    flags = values_of(benchmark, locals())  # {flag: its value}
     settings = {name: flags[name] for name in SETTINGS}
     settings["prompts"] = Path(prompts or STORIES).name
     about = {"settings": settings, "machine": describe_machine(backend)}
@@ -140,9 +140,8 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
     lists = {name: read_list(name, flags[name], kind) for name, kind in LISTS.items()}
     top_k, top_p = flags["top_k"], flags["top_p"]
     to_probs = [SamplingParams(temperature, top_k, top_p) for temperature in lists["temperature"]]
-    require_at_least(1, n_prompts=flags["n_prompts"])
-    require_at_least(1, n_tokens_to_generate=flags["n_tokens_to_generate"])
-    require_at_least(1, repeats=flags["repeats"])
+    counts = {name: flags[name] for name in ("n_prompts", "n_tokens_to_generate", "repeats")}
+    require_at_least(1, **counts)
     require_at_least(0, seed=flags["seed"])
     for rule in lists["verification"]:
         if rule not in RULES:
@@ -214,10 +213,11 @@ def measure_drafts(
 
 
 def read_list(flag: str, text: str, kind: Callable = str) -> list:
-    """The values of a list such as "1,2,4", each once, in their order. kind: of the values, str,
-    float, or int from 1 on, for which "1..4" is 1, 2, 3 and 4. Raises ValueError, which names the
-    flag, for a text that is no such list, for more than 1,000 values (MOST_VALUES), and for
-    different texts that end in the same name as paths: here/17M and there/17M.
+    """The values of a list such as "1,2,4", each once, in their order. Raises ValueError, which
+    names the flag, for a text that is no such list, for more than 1,000 values (MOST_VALUES), and
+    for different paths that end in the same name: here/17M and there/17M.
+
+    kind: of the values: str, float, or int from 1 on, for which "1..4" is 1, 2, 3 and 4
     """
     expected = "numbers such as 0,0.7"
     if kind is int:

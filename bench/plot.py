@@ -2,6 +2,7 @@
 batch if there is only one K, with intervals.
 """
 
+import math
 from collections.abc import Callable
 from html import escape
 from operator import itemgetter
@@ -190,8 +191,8 @@ def entries_in_a_row(entries: list[str]) -> int:
 
 def end_of_legend(entries: list[str]) -> int:
     """The y of the last row of the legend, which follows those of the entries, texts."""
-    in_a_row = entries_in_a_row(entries)
-    return LEGEND + ROW * ((len(entries) + in_a_row - 1) // in_a_row)
+    n_rows = math.ceil(len(entries) / entries_in_a_row(entries))
+    return LEGEND + ROW * n_rows
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
@@ -206,9 +207,10 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     case_of = itemgetter(*names)
     cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
     i_case = cases.index(case_of(row))
-    colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
     if len(cases) <= len(COLOURS):
         colour = COLOURS[i_case]
+    else:
+        colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
     temperatures = values(rows, "temperature")
     n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
     return colour, f'stroke="{colour}" stroke-dasharray="{DASHES[n_higher]}"'

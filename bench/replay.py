@@ -170,8 +170,8 @@ def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Te
     Raises KeyError, TypeError or the like for any other object.
     """
     settings, prompt = record["settings"], record["prompt_token_ids"]
-    there = [name for name in DECODERS if record.get(name)]
-    ids = record[there[0]]["token_ids"]  # IndexError if none is there
+    there = [record[name] for name in DECODERS if record.get(name)]
+    ids = there[0]["token_ids"]  # IndexError if neither is there
     room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
     is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
     return Text(prompt, ids, ended=len(ids) < room and is_done(ids))
@@ -242,8 +242,7 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
     n_read = min(len(ids) - 1, n_ctx)  # nothing follows the last id
     n_last = max(0, n_read - n_prompt + 1)  # from the prompt's last id on: row i is for text[i]
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
-    largest(logits)  # raises FloatingPointError for NaN
-    greedy = logits.argmax(axis=-1)
+    greedy = (logits == largest(logits)).argmax(axis=-1)  # the first with the largest logit
 
     agree = len(text) * [0]  # of each position, how many tokens in a row are the model's likeliest
     for i in reversed(range(n_last)):  # none behind the context

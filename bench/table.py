@@ -1,6 +1,5 @@
 """The rows of a benchmark as a Markdown table."""
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from operator import itemgetter
@@ -52,10 +51,12 @@ def number(value: float | int | str | None) -> str:
 
 
 def cell(row: dict, column: str, best: list[dict]) -> str:
-    """Return the text of a row of the benchmark for a column, one of HEADINGS: the value as
-    `number` writes it, a dash for None. A speedup that is not withheld has its interval behind it,
-    "1.5 [1.4, 1.6]", and is followed by "≈ 1" if that contains 1; else it is bold if the row is one
-    of `best`.
+    """Return the text of a row of the table in a column: the row's value as `number` writes it, a
+    dash for None. A speedup has its interval behind it, "1.5 [1.4, 1.6]", and then "≈ 1" if that
+    contains 1; else it is bold if the row is one of `best`.
+
+    row: {name of a column: its value, ..., "intervals": {"speedup": (low, high)}}
+    column: a key of HEADINGS; best: the rows with the fastest K
     """
     if column == "temperature":
         return f"{row[column]:g}"
@@ -69,15 +70,20 @@ def cell(row: dict, column: str, best: list[dict]) -> str:
 
 
 def is_told_apart(row: dict) -> bool:
-    """Return whether a row has a speedup, not withheld, whose interval does not contain 1."""
-    low, high = row["intervals"]["speedup"] or (0, math.inf)  # without one, it may be anything
-    return row["speedup"] is not None and not low <= 1 <= high
+    """Return whether a row, a dict, has a "speedup", not None, and an interval of it, (low, high)
+    in row["intervals"]["speedup"], that does not contain 1.
+    """
+    interval = row["intervals"]["speedup"]
+    if row["speedup"] is None or interval is None:
+        return False
+    low, high = interval
+    return not low <= 1 <= high
 
 
 def fastest(rows: list[dict]) -> list[dict]:
-    """Return the row with the most tokens per second of each case of several rows. Rows are of one
-    case if they have the same target, draft, temperature, rule and batch size, so that only K
-    differs.
+    """Return the row with the fastest K, the most "tokens_per_second", of each group of two rows or
+    more in which only K differs: "target", "draft", "temperature", "verification" and "batch_size"
+    are the same. rows: dicts with these keys
     """
     cases: dict[tuple, list[dict]] = {}
     for row in rows:
@@ -91,7 +97,8 @@ def markdown_table(header: list[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table with aligned columns. header, lines: the texts of the cells of the
     header, and of each row
     """
-    widths = [max(map(len, column)) for column in zip(header, *lines)]
+    columns = zip(header, *lines)
+    widths = [max(map(len, column)) for column in columns]
     rule = ["-" * width for width in widths]
     table = []
     for cells in [header, rule, *lines]:
@@ -101,12 +108,16 @@ def markdown_table(header: list[str], lines: Sequence[Sequence[str]]) -> str:
 
 
 def to_markdown(rows: list[dict]) -> str:
-    """Return the rows of a benchmark as Markdown: what all have in common, the table, which figures
-    are withheld and why, and a legend.
+    """Return the rows of a benchmark as Markdown: a warning if the models mean nothing, what all
+    rows have in common, the table, why it has dashes, what its headings mean, and how it was
+    measured.
+
+    rows: dicts with a value, or None, for each key of HEADINGS, and with "intervals", "withheld",
+        "prompts", "settings" and "machine", as bench.benchmark writes them with --out
     """
     best = fastest(rows)
     common = []  # what all rows have in common, in words
-    columns = {}  # {heading: the texts of its column}
+    columns = {}  # {heading of a column that differs: its texts, one for each row}
     for name, heading in HEADINGS.items():
         texts = [cell(row, name, best) for row in rows]
         n_different = len(set(texts))
@@ -134,6 +145,9 @@ def counted(n: int, what: str) -> str:
 def how_measured(rows: list[dict]) -> str:
     """Return a line about the benchmark that these rows are of: how many prompts (the fewest and
     the most, if rows differ), tokens for each and repeats, and on which machine and backend, when.
+
+    rows: dicts with "prompts", a number, and with "settings" and "machine", two dicts, which are
+        the same in all rows
     """
     settings, machine = rows[0]["settings"], rows[0]["machine"]
     counts = [row["prompts"] for row in rows]

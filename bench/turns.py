@@ -86,7 +86,8 @@ def decode_texts(
     decoder = "speculative" if name else "autoregressive"
     draft = drafts.get(name)  # None without one
 
-    def decode_one(i: int, batched: Callable) -> Written:  # prompt i, with the models as batched
+    def decode_one(i: int, batched: Callable) -> Written:
+        """Decode prompt i with batched(model) in place of the target and the draft model."""
         rounds = timed_rounds(
             decoder,
             batched(target),
@@ -109,21 +110,20 @@ def decode_texts(
 
 
 def run_of(texts: list[Written]) -> Run:
-    """What decode_texts returns, a dict, of the texts that were written together."""
+    """The run of texts that were written together, a batch if they are several, as decode_texts
+    returns it: a dict with "texts", their token ids; "rounds", the Drafts of all; "seconds", those
+    of the slowest; and for each round "draft_seconds" and "target_seconds", [] for a batch.
+    """
     rounds: list[Draft] = []
     for text in texts:
         rounds += text.drafts
-    draft_seconds: list[float] = []
-    target_seconds: list[float] = []
-    if len(texts) == 1:  # in a batch a loop waits for the others, too: its times tell nothing
-        draft_seconds = texts[0].draft_seconds
-        target_seconds = texts[0].target_seconds
+    is_batch = len(texts) > 1  # there a loop waits for the others, too: its parts tell nothing
     return {
         "texts": [text.ids for text in texts],
         "rounds": rounds,
         "seconds": max(text.seconds for text in texts),
-        "draft_seconds": draft_seconds,
-        "target_seconds": target_seconds,
+        "draft_seconds": [] if is_batch else texts[0].draft_seconds,
+        "target_seconds": [] if is_batch else texts[0].target_seconds,
     }
 
 

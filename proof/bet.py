@@ -36,14 +36,20 @@ class Beginnings:
         self.logs = [0.0] * len(STRENGTHS)
 
     def add(self, text: Text, n_before: int, rounding: float) -> None:
-        """Pay each bettor for one more text, after n_before of them, and count it. `rounding`, as
-        in Bet: the true probability of a beginning may be larger by this share.
+        """Pay each bettor for one more text, after n_before of them, and count it: logs, seen and
+        n_others change.
+
+        rounding: the true probability of a beginning may be larger than in the law by this share,
+            and that of all others together is at most `rounding`
         """
         beginning = text[: self.length]
-        share, count = self.law.get(beginning, 0.0), self.seen[beginning]
-        at_most = share * (1 + rounding)  # the true probability
-        if share == 0:  # all such texts together are one
-            share, count, at_most = rounding, self.n_others, rounding
+        share = self.law.get(beginning, 0.0)
+        if share > 0:
+            count = self.seen[beginning]
+            at_most = share * (1 + rounding)  # the true probability
+        else:  # all beginnings that are not in the law count as one
+            share = at_most = rounding
+            count = self.n_others
             self.n_others += 1
         sum_of_shares = 1 + rounding
         for i, a in enumerate(STRENGTHS):

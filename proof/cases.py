@@ -82,7 +82,9 @@ class Case:
         return replace(self, to_probs=to_probs, rows=rows)
 
     def uneven(self) -> "Case":
-        """The case with uneven models."""
+        """A copy of the case, in which the rows of its models, and those of the cases of a batch,
+        are changed by 1e-3 at most, so that none lies exactly on the cut of a top-k or top-p.
+        """
         target, draft_model = uneven(self.target), uneven(self.draft_model)
         rows = tuple(row.uneven() for row in self.rows)
         return replace(self, target=target, draft_model=draft_model, rows=rows)
@@ -105,8 +107,10 @@ class Case:
         return q
 
     def laws(self) -> list[Law]:
-        """The right distributions: [{text: probability}], of texts of n_tokens, or to the end. With
-        `seen`, one for each of its views, {classes of the tokens at these places: probability}.
+        """The right distributions, what the target alone would write: a list with one dict, {text:
+        probability}, of texts of n_tokens, or to the token `end`. In a case with `seen`, which is
+        too large for that, one for each of its views: {classes of the tokens at the places of the
+        view: probability}.
         """
         if not self.seen:
             return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
@@ -117,6 +121,7 @@ class Case:
             for place in places:
                 row = self.p((0,) * place)  # of any text of that length: the tokens do not matter
                 masses.append(np.bincount(classes, row / row.sum()))
+            # rows(*masses) is a model of the classes: masses[n] after n of the places
             laws.append(complete({(): 1.0}, rows(*masses), len(places)))
         return laws
 
@@ -190,15 +195,16 @@ def sloping(n: int) -> np.ndarray:  # -> [n]
 
 
 def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
-    """Copies of a case for K = 1, with other models: one with the fewest tokens of which to_probs
-    makes some impossible, in p and in q; and one with the fewest of which it leaves as many as of
-    eight more. So of top_p = 0.9, which cuts first, and top_k = 50 each is seen. Cuts that begin
-    with more than 65 tokens are left out.
+    """Copies of a case with K = 1, with other models, whose rows p and q are so long that to_probs,
+    such as top-k or top-p, makes some of their tokens impossible. In one they have the fewest
+    tokens for which it does; in the other the fewest for which it also leaves no more of a row with
+    eight tokens more. So of top_p = 0.9, which cuts short rows already, and top_k = 50 each is
+    seen. Returns both, or one if they are the same, or [] if rows of 65 tokens are not cut.
     """
     n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
     cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
     no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
-    fewest = {*cut[:1], *no_more_left[:1]}  # two numbers of tokens, or fewer
+    fewest = {*cut[:1], *no_more_left[:1]}  # the first of each, if there is one
     cases = []
     for n in sorted(fewest):
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches
@@ -255,6 +261,7 @@ def until(n: int, share: float) -> Model:
     those, less than n of them; then it is certain of it.
     """
     certain, rest = np.eye(3)[0], (1 - share) / 2
+    # any: whether there is a token other than 0
     return lambda text: certain if any(text) or len(text) >= n else np.array([share, rest, rest])
 
 

@@ -251,8 +251,8 @@ def branches(
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        n_again = 1 if n % 10 == 0 else 0  # every tenth is taken twice
-        if n < 10:  # and the first ten five times
+        n_again = 1 if n % 10 == 0 else 0  # every tenth is taken once again
+        if n < 10:  # but the first ten four times
             n_again = 4
         for _ in range(n_again):
             same_outcome, same_branch = take(run, script, deadline)

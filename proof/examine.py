@@ -15,7 +15,7 @@ UNDECIDED: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, pro
 
 
 class Run(NamedTuple):
-    """One branch of a run."""
+    """A sampler that ran with one of the ways in which its random choices can fall (a branch)."""
 
     ended: bool  # whether it was taken to its end; if not, it has no text
     text: Text
@@ -24,11 +24,13 @@ class Run(NamedTuple):
 
     @property
     def leaves_draft(self) -> bool:
-        """Whether its text is not what was drafted."""
+        """Whether its text is not what was drafted: it does not begin with the drafted tokens, or
+        the first coin, by which a draft is accepted, said no.
+        """
         drafted = tuple(c.index for c in self.branch.choices if c.label == "drafted")
-        # a loop does not tell what it drafts; it has left the draft if its first coin says no, 1
-        coins = [c.index for c in self.branch.choices if c.label == "coin"]
-        return coins[:1] == [1] or self.text[: len(drafted)] != drafted
+        coins = [c.index for c in self.branch.choices if c.label == "coin"]  # 0 for yes, 1 for no
+        said_no = bool(coins) and coins[0] == 1  # for a loop, which does not tell what it drafts
+        return said_no or self.text[: len(drafted)] != drafted
 
 
 def examine(
@@ -39,7 +41,8 @@ def examine(
     most: float = math.inf,
     deadline: float = math.inf,
 ) -> dict[str, Any]:
-    """Compare the texts of a run with the target's. Returns a dict:
+    """Let a sampler run once for every way in which its random choices can fall (a branch), and
+    compare the distribution of its texts with the target's. Returns a dict:
 
     distance: the total variation distance; kept: tokens beyond one a pass, on average; both None if
         there is a problem
@@ -52,9 +55,12 @@ def examine(
     symbolic: whether it draws random numbers that were not handed to it
     meets_zero: whether it decides something else where one of them is 0 exactly
 
-    run: makes its random choices with the Branch. Returns (text, number of passes of the target).
-        Of a text only n_tokens count; a shorter one, without `end`, is completed by the target
-    most: choices, before it gives up
+    run: the sampler; it makes its random choices with the Branch, and returns (text, number of
+        passes of the target)
+    target: text -> the right distribution of the next token, [n_vocab]
+    n_tokens, end: only so many tokens of a text count; one that is shorter, and does not have the
+        token `end`, is completed by the target
+    most: random choices, of all branches together, before it gives up
     deadline: a time of time.monotonic, at which it gives up
     """
     taken, stopped = walk(run, most, deadline)
@@ -73,9 +79,10 @@ def examine(
 
 
 def end_of(stopped: Undecidable) -> dict[str, Any]:
-    """What the error that stopped a run tells, as a part of what `examine` returns: {"first_wrong":
-    a dict} if a branch gave what no right one gives, else {"problem": in words}; and {"symbolic":
-    True} if that branch had symbolic numbers.
+    """What the error that ended an enumeration tells, as a part of the dict of `examine`:
+    {"first_wrong": a dict} for an Impossible, what no right sampler gives; else {"problem": the
+    error in words}. With "symbolic": True if the run in which it was raised, its `branch`, drew
+    random numbers that were not handed to it.
     """
     branch = stopped.branch
     found: dict[str, Any] = dict(problem=str(stopped))
@@ -91,20 +98,22 @@ def end_of(stopped: Undecidable) -> dict[str, Any]:
 def walk(
     run: Callable[[Branch], tuple[Iterable[int], int]], most: float, deadline: float
 ) -> tuple[list[Run], Undecidable | None]:
-    """Take every branch of a run, or as many as can be, with symbolic numbers in place of random
-    ones. Returns (a Run for each, None), or (those until then, the Undecidable that stopped it).
-    Other errors of the run come as an Undecidable, too; KeyboardInterrupt passes.
+    """Let a sampler run once for every way in which its random choices can fall, or for as many of
+    them as can be taken. Functions that draw random numbers give stand-ins meanwhile (`followed`).
+    Returns ([a Run for each], None), or (those until then, the error that made an end, an
+    Undecidable). It raises nothing but KeyboardInterrupt.
 
-    run: returns (text, number of passes of the target)
-    most: choices, before it gives up
+    run: the sampler, Branch -> (text, number of passes of the target)
+    most: random choices, of all runs together, before it gives up
     deadline: a time of time.monotonic, at which it gives up
     """
     taken: list[Run] = []
     try:
         with untouched(), followed():
             for outcome, branch in branches(run, most, deadline):
-                text, n_passes = outcome or ((), 0)  # None if it was not taken to its end
-                taken.append(Run(outcome is not None, tuple(text), n_passes, branch))
+                ended = outcome is not None
+                text, n_passes = outcome if ended else ((), 0)
+                taken.append(Run(ended, tuple(text), n_passes, branch))
     except Undecidable as problem:
         return taken, problem
     return taken, None
@@ -145,12 +154,13 @@ def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, flo
     `yours`, its probability in `right`); of several of that length, the one with the largest
     excess. yours and right: {text of n_tokens or less: probability}, which differ
     """
-    for n in range(1, n_tokens + 1):  # the last n at the latest
+    n = 0
+    excess = 0.0
+    while excess <= TOLERANCE / 10 and n < n_tokens:  # a distance adds up many excesses
+        n += 1
         of_yours, of_right = beginnings(yours, n), beginnings(right, n)
-        # (excess, beginning); of equals the last in the order of texts
+        # the largest excess; of equals the last in the order of texts
         excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)
-        if excess > TOLERANCE / 10:  # a distance adds up many of them
-            break
     return beginning, of_yours[beginning], of_right[beginning]
 
 
@@ -166,8 +176,9 @@ def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
 
     def rank(run: Run) -> tuple[bool, bool, float]:
         completed = range(len(run.text), len(beginning))  # the places that the target fills
-        by_target = math.prod(target(beginning[:i])[beginning[i]] for i in completed)
-        chance = run.branch.probability * by_target
+        chance = run.branch.probability
+        for i in completed:
+            chance *= target(beginning[:i])[beginning[i]]
         if chance <= TOLERANCE:
             return False, False, chance
         return not completed, run.leaves_draft, chance

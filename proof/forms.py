@@ -41,8 +41,10 @@ TUPLES = "it returns a tuple that is not (how many are accepted, the next token)
 
 def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Draft, and call a rule, in each of the case.rounds rounds of a text. Returns (text, number of
-    rounds); one round is one pass of the target. Random choices are made with the branch. Raises
-    Undecidable for a result that no rule returns.
+    rounds); one round is one pass of the target. Raises Undecidable for a result that no rule
+    returns.
+
+    branch: makes the random choices, those of the drafts here, and is handed to the rule
 
     call: (draft [K], p [K + 1, n_vocab], q [K, n_vocab], branch=) -> (number accepted, next token),
         or the tokens of the round
@@ -195,9 +197,10 @@ def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]
         ps.append(p)
         qs.append(q)
     result = call(np.array(drafts), np.array(ps), np.array(qs), branch=branch)
+    rounds = rounds_of(result, len(drafts), branch)
     text: list[int] = []
     n_passes = 0
-    for row, draft, its_round in zip(case.rows, drafts, rounds_of(result, len(drafts), branch)):
+    for row, draft, its_round in zip(case.rows, drafts, rounds):
         tokens = round_of(its_round, draft, case.n_vocab, branch.stop)
         n_passes += 1
         while len(tokens) < row.n_tokens:
@@ -242,9 +245,7 @@ def length_of(row: list[int], stop: Stop) -> int:
     """How many tokens a row has before its padding, the -1 at its end. Raises Impossible, by `stop`
     (Branch.stop), if a token follows a -1.
     """
-    if -1 not in row:
-        return len(row)
-    n = row.index(-1)
+    n = row.index(-1) if -1 in row else len(row)
     if any(token != -1 for token in row[n:]):
         raise stop(f"it returns {row}, of which {n} count", Impossible)
     return n

@@ -148,7 +148,7 @@ def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:  # [n_vocab] -> t
     """
     u = rng.kept[-n_back]
     is_passed = p.cumsum()[:-1] <= u  # of each token but the last
-    return int(sum(is_passed))
+    return int(is_passed.sum())  # the first token that u has not passed
 
 
 # {name: function} that wrong code calls, and finds in the module sampling
@@ -195,6 +195,7 @@ def changes(diff: str) -> dict[Callable, list[tuple[str, str]]]:
     """
     found: dict[Callable, list[tuple[str, str]]] = {}
     for name, lines in re.findall(r"@@ (\S+) @@\n([^@]*)", diff):
+        # the key is the function that has this name here
         found[eval(name)] = re.findall(r"- (.*)\n\+ (.*)", lines)
     return found
 

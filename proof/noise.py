@@ -232,6 +232,7 @@ class Number:
         """What is left of this number after * 0, or + infinity: c. It stays a Number, so that NumPy
         can apply a function to a whole array.
         """
+        # c is less than t for each u, or for none
         return Number(self.atom, lambda u: c, lambda t: math.inf if t > c else -math.inf)
 
     @property

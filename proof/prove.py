@@ -91,8 +91,9 @@ def prove(
 ) -> dict[str, Any]:
     """Judge a sampler: a rule (draft, p, q), a rule for trees (tokens, parents, p, q) or a loop
     (target, draft_model, ids, n_tokens, K), as forms.py describes them. Returns a result, a dict
-    with name, verdict, reason, cases and more, described above. It seeds the global generators of
-    random, numpy.random and torch.
+    with "name", "verdict" ("exact", "wrong", "not told apart" or "undecidable"), "reason", "cases"
+    and more, which the top of prove.py lists. It seeds the global generators of random,
+    numpy.random and torch, and leaves them so.
 
     function: parameters sample, accept, rng and end are given to it by name; other parameters
         beyond those of its form need defaults
@@ -200,7 +201,8 @@ def summary(
 
 def warm_up(trial: Trial, deadline: float, most: int = 1) -> None:
     """Run a sampler with real random numbers until one run ends without an error, `most` times at
-    most, and drop all that comes of it. The deadline, a time of time.monotonic, ends it, too.
+    most, and drop all that comes of it, errors, too. The trial is not changed. No run begins, or
+    goes on, after the deadline, a time of time.monotonic.
     """
     for _ in range(most):
         with suppress(Exception, Undecidable, SystemExit):

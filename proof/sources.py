@@ -153,8 +153,7 @@ def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
 
 
 # {type: a generator of it}, whose numbers nobody uses: it shows what arguments are refused
-GENERATORS = np.random.RandomState(0), np.random.default_rng(0), random.Random(0)
-SPARE = {type(generator): generator for generator in GENERATORS}
+SPARE = {type(g): g for g in (np.random.RandomState(0), np.random.default_rng(0), random.Random(0))}
 # {name of a function or method of numpy.random: what gives its symbolic numbers}
 NUMPY: dict[str, Callable] = {
     **{f.__name__: f for f in (uniform, exponential, gumbel, choice)},

@@ -63,7 +63,7 @@ class Trial:
         except Impossible as event:
             self.events.append(str(event))
             return
-        while len(text) < self.case.n_tokens and text[-1:] != (self.case.end,):
+        while len(text) < self.case.n_tokens and not (text and text[-1] == self.case.end):
             text = (*text, branch.choose(self.case.p(text), "completed"))
         for bet, view in zip(self.bets, self.case.views(text)):
             bet.add(view)

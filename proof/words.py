@@ -245,4 +245,5 @@ def numbers(row: list[float]) -> str:
     """A row of probabilities, ".5 .3 .2"; of a long one, how long it is."""
     if len(row) > MOST_SHOWN:
         return f"{len(row)} tokens"
+    # 0.5 as .5; of "0" nothing would be left
     return " ".join(f"{x:.3g}".removeprefix("0") or "0" for x in row)
