@@ -207,10 +207,9 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     case_of = itemgetter(*names)
     cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
     i_case = cases.index(case_of(row))
+    colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
     if len(cases) <= len(COLOURS):
         colour = COLOURS[i_case]
-    else:
-        colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
     temperatures = values(rows, "temperature")
     n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
     return colour, f'stroke="{colour}" stroke-dasharray="{DASHES[n_higher]}"'

@@ -69,7 +69,6 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
     }
     a, c, v = figures["acceptance_rate"], figures["draft_cost"], figures["verify_cost"]
-    figures["predicted"] = None  # until it is known that it stands
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
         "tokens_per_target_pass": ratio_interval(n_tokens, n_passes),
@@ -83,10 +82,10 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "predicted": why_no_prediction(runs, K, v),
     }
     withheld = {name: reason for name, reason in reasons.items() if reason}
-    for name in withheld:
-        figures[name] = None
     if "predicted" not in withheld:
         figures["predicted"] = speedup(a, K, c, v)
+    for name in withheld:
+        figures[name] = None
     return {
         "prompts": sum(len(repeats[0]["texts"]) for repeats in runs),
         "tokens": sum(n_tokens),

@@ -97,8 +97,7 @@ def markdown_table(header: list[str], lines: Sequence[Sequence[str]]) -> str:
     """Return a Markdown table with aligned columns. header, lines: the texts of the cells of the
     header, and of each row
     """
-    columns = zip(header, *lines)
-    widths = [max(map(len, column)) for column in columns]
+    widths = [max(map(len, column)) for column in zip(header, *lines)]  # of each column
     rule = ["-" * width for width in widths]
     table = []
     for cells in [header, rule, *lines]:

@@ -114,13 +114,10 @@ def run_of(texts: list[Written]) -> Run:
     returns it: a dict with "texts", their token ids; "rounds", the Drafts of all; "seconds", those
     of the slowest; and for each round "draft_seconds" and "target_seconds", [] for a batch.
     """
-    rounds: list[Draft] = []
-    for text in texts:
-        rounds += text.drafts
     is_batch = len(texts) > 1  # there a loop waits for the others, too: its parts tell nothing
     return {
         "texts": [text.ids for text in texts],
-        "rounds": rounds,
+        "rounds": [draft for text in texts for draft in text.drafts],
         "seconds": max(text.seconds for text in texts),
         "draft_seconds": [] if is_batch else texts[0].draft_seconds,
         "target_seconds": [] if is_batch else texts[0].target_seconds,

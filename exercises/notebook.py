@@ -61,24 +61,26 @@ def print_guess(guess, p, q):
     name = guess.__name__
     expected = kept_and_replaced(GUESSES[name], p, q)
     try:
-        found = kept_and_replaced(guess, p, q)
+        kept, replaced = kept_and_replaced(guess, p, q)
     except Undecidable as problem:
-        said = str(problem)
-        print(f"{name}: {'STILL TO BE WRITTEN' if said.startswith(UNWRITTEN) else said}")
-    else:
-        print_outcome(name, p, *found)
-        if (found[0] > q + 1e-6).any():
-            print("  More drafts of a token are kept than q gives: is x sampled from q?")
-        if np.allclose(found, expected):
-            return
-    print_outcome("The answer below the task", p, *expected)
+        is_unwritten = str(problem).startswith(UNWRITTEN)
+        print(f"{name}: {'STILL TO BE WRITTEN' if is_unwritten else problem}")
+        print_outcome("The answer below the task", p, *expected)
+        return
+    print_outcome(name, p, kept, replaced)
+    if (kept > q + 1e-6).any():
+        print("  More drafts of a token are kept than q gives: is x sampled from q?")
+    if not np.allclose([kept, replaced], expected):
+        print_outcome("The answer below the task", p, *expected)
 
 
 def print_outcome(label, p, kept, replaced):
-    """Print the distribution of a guess beside p, their distance, and how often the draft is kept.
+    """Print the distribution of a guess beside p, their total variation distance, and how often the
+    draft is kept.
 
     label: whose distribution it is; p: [n_vocab], the target's
-    kept, replaced: [n_vocab], as from kept_and_replaced
+    kept, replaced: [n_vocab], the probability that each token comes out as the draft that is kept,
+        and as a replacement; the distribution is their sum
     """
     distance = abs(kept + replaced - p).sum() / 2
     verdict = "wrong" if distance > 1e-6 else "right"
@@ -89,8 +91,9 @@ def print_outcome(label, p, kept, replaced):
 
 
 def check_answer(answer):
-    """Check the answer to an exercise, a function with its name, and print a line about it. Returns
-    the answer if it is right, otherwise the solution, so that the notebook goes on.
+    """Check the answer to an exercise, a function with the name of its task, such as one_token_3,
+    and print a line about it. Returns the answer if it is right, otherwise the solution, so that
+    the notebook goes on; an answer with another name is returned as it is.
     """
     name = getattr(answer, "__name__", "")
     if name not in CHECKS:
@@ -121,11 +124,8 @@ def print_kept_and_replaced(rule, p, q):
     p, q: the target's and the draft model's distribution, [n_vocab]
     """
     kept, replaced = kept_and_replaced(rule, p, q)
-    for label, part in (
-        ("drafted and kept", kept),
-        ("replacements", replaced),
-        ("together", kept + replaced),
-    ):
+    parts = {"drafted and kept": kept, "replacements": replaced, "together": kept + replaced}
+    for label, part in parts.items():
         print(f"{label:<18}{format_row(part):<18}sum {part.sum():.2f}")
 
 
@@ -181,7 +181,8 @@ def load_models():
 
 def load_cached_models():
     """The two models as CachedModels: (target, draft model)."""
-    return tuple(CachedModel(model) for model in load_pair(*PAIR)[:2])
+    target, draft_model, _ = load_pair(*PAIR)
+    return CachedModel(target), CachedModel(draft_model)
 
 
 def random_choices(seed):
@@ -194,13 +195,16 @@ def random_choices(seed):
 
 
 def first_token_distribution(p, q, mistake=None):
-    """The exact distribution, [n_vocab], of the token that one_token_3 returns, right or with one
-    of MISTAKES_SHOWN. p, q: [n_vocab], of the target and of the draft model
+    """The exact distribution, [n_vocab], of the token that the solution of one_token_3 returns.
+
+    p, q: [n_vocab], of the target and of the draft model
+    mistake: None, or a name in MISTAKES_SHOWN: then of that function with the mistake
     """
     rule = solutions.one_token_3
     if mistake:
-        _, wrong = edited(rule, MISTAKES_SHOWN[mistake])
-        rule = FunctionType(compiled(rule, wrong), vars(solutions))
+        _, wrong_source = edited(rule, MISTAKES_SHOWN[mistake])
+        # vars: the names that it uses, such as residual_2
+        rule = FunctionType(compiled(rule, wrong_source), vars(solutions))
     return kept_and_replaced(rule, p, q).sum(axis=0)
 
 
@@ -211,9 +215,9 @@ def print_mistakes():
     for name, pieces in MISTAKES_SHOWN.items():
         right, wrong = edited(solutions.one_token_3, pieces)
         print(f"{name}: {MISTAKES[name].what}")
-        for line, other in zip(right.splitlines(), wrong.splitlines()):
-            if line != other:
-                print(f"    - {line.strip()}\n    + {other.strip()}")
+        for right_line, wrong_line in zip(right.splitlines(), wrong.splitlines()):
+            if right_line != wrong_line:
+                print(f"    - {right_line.strip()}\n    + {wrong_line.strip()}")
 
 
 def print_mistake_distances(p, q):
@@ -224,8 +228,8 @@ def print_mistake_distances(p, q):
     print(f"p = {format_row(p)}, q = {format_row(q)}, rejected {rejected:.2f}")
     for mistake in (None, *MISTAKES_SHOWN):
         first = first_token_distribution(p, q, mistake)
-        distance, name = abs(p - first).sum() / 2, mistake or "no mistake"
-        print(f"    {name:<24}{format_row(first):<26}distance {distance:.2f}")
+        distance = abs(p - first).sum() / 2
+        print(f"    {mistake or 'no mistake':<24}{format_row(first):<26}distance {distance:.2f}")
 
 
 # ---------------------------------------------------------------- by the clock
@@ -236,14 +240,19 @@ def texts_to_write(first: int, n_times: int) -> list[tuple[int, list[int]]]:
 
     first: 0 or 1, the opening to begin with
     """
-    encoder = load_pair(*PAIR)[2]
+    _, _, encoder = load_pair(*PAIR)
     openings = [encoder.encode(opening) for opening in read_prompts(STORIES)[first:12:2]]
     return list(enumerate(openings * n_times))
 
 
 def rounds_of(decoder: str, K: int, seed: int, ids: list[int]):
-    """The Rounds of a text of N_TOKENS tokens, which goes on past its end."""
-    (target, draft_model, _), rng = load_pair(*PAIR), Rng(seed)
+    """Begin a text of N_TOKENS tokens after a prompt, `ids`; <|endoftext|> does not end it. Returns
+    an iterator of its Rounds, prefill first.
+
+    decoder: "autoregressive", or "speculative" with drafts of K tokens; seed: of its random numbers
+    """
+    target, draft_model, _ = load_pair(*PAIR)
+    rng = Rng(seed)
     if decoder == "autoregressive":
         return autoregressive(target, ids, N_TOKENS, TO_PROBS, rng)
     drafter = NeuralDrafter(draft_model, TO_PROBS, rng)
@@ -262,8 +271,9 @@ def measure_acceptance() -> float:
 
 
 def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
-    """Measure rounds with each K, two in each turn. Prints, draws and returns {K: (c, v)}: the time
-    to draft a token, and to verify K of them, in passes of the target over one token. Medians.
+    """Measure rounds with each K, two in each turn. Returns {K: (c, v)}, two medians in passes of
+    the target over one token: the time to draft a token, and that of the target's pass over K + 1
+    tokens. Prints them as a table, with advice if they cannot be right, and draws v.
     """
     target, draft_model, encoder = load_pair(*PAIR)
     ids = encoder.encode("The queen looked into the mirror and")
@@ -271,7 +281,8 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     verifying: dict[int, list[float]] = {K: [] for K in Ks}
     single: list[float] = []
     for _ in range(turns):
-        passes: list[float] = []
+        passes: list[float] = []  # Clocked appends the seconds of each
+        # to the text's end
         list(autoregressive(Clocked(target, "read", passes), ids, 12, TO_PROBS, Rng(0)))
         single += passes[-12:]  # the first one is the prefill
         for K in Ks:
@@ -300,7 +311,7 @@ def seconds_of_two_rounds(target, draft_model, ids, K) -> tuple[list[float], lis
     model = Clocked(target, "read", passes)
     n_tokens = 3 * (K + 1)  # room for full drafts
     rounds = speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng)
-    list(islice(rounds, 3))  # the first one is the prefill
+    list(islice(rounds, 3))  # runs the prefill and two rounds, and fills drafts and passes
     return drafts, passes[-2:]
 
 
@@ -354,7 +365,9 @@ def run_race(K: int, predicted: float):
 
 
 def draw_race(run_of: dict[str, Timed]):
-    """Draw how the first text grows with time, {decoder: its run}."""
+    """Draw how a text grows with time in the run of each decoder. run_of: {"autoregressive": and
+    "speculative": (tokens of each round, seconds of each round)}
+    """
     axes = new_axes("ms", "tokens of the first text")
     for decoder, colour in (("autoregressive", GREY), ("speculative", GREEN)):
         n_tokens, seconds = run_of[decoder]

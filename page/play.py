@@ -56,10 +56,10 @@ def play(
         port: the port to listen on; 0 chooses a free one
         no_browser: print the address, but open no browser
     """
-    flags = values_of(play, locals())
+    flags = values_of(play, locals())  # {flag: its value}
     options_of(flags)  # raises ValueError for what cannot be used
-    settings = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
-    parse(dumps(settings).encode(), settings)  # raises ValueError for what no form can send
+    of_a_text = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
+    settings = parse(dumps(of_a_text).encode(), of_a_text)  # as if the page's form had sent them
     if save:
         require_new(save, ".html")
     defaults = {name: flag.default for name, flag in flags_of(play).items()}

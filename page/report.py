@@ -82,8 +82,10 @@ def to_6_digits(value: Any) -> Any:
 
 
 def texts_of(encoder: Encoder, tokens: list[int], notes: list[dict[str, Any]]) -> dict[int, str]:
-    """{token: its text} of `tokens`, and of all that the notes of rounds (page.rounds.note_of)
-    name: those that were drafted, written or likely.
+    """{token: its text} of `tokens`, and of all that were drafted, written or likely in a round.
+
+    notes: of each round a dict with "draft" and "tokens", the drafted and the written tokens, and
+        "likely", for each written one a list of (token, its p, its q)
     """
     named = set(tokens)
     for note in notes:
@@ -94,7 +96,9 @@ def texts_of(encoder: Encoder, tokens: list[int], notes: list[dict[str, Any]]) -
 
 
 def number_of_parameters(model: Any) -> int:
-    """How many parameters a Model or a head has, of its own."""
+    """How many numbers a model has as its weights. Those that a head takes over from its target are
+    not counted. model: a Model, or a head that drafts for one
+    """
     return sum(prod(shape) for shape in model.config.shapes().values())
 
 
@@ -140,7 +144,7 @@ def run_data(
         "parameters": [number_of_parameters(model) for model in models],
         "numbers": str(target.params["wpe"].dtype),
         "processor": processor_name(),
-        # without a character that the first new token completes: it is in the text of that one
+        # without an unfinished character at its end: it is in the text of the first new token
         "prompt": encoder.incremental_decoder()(ids),
         "alone": {"tokens": alone, "shown": alone_texts, "seconds": turn["seconds"]},
         "rounds": rounds_of(encoder, ids, notes, turn["rounds"]),
@@ -153,15 +157,18 @@ def run_data(
 def rounds_of(
     encoder: Encoder, ids: list[int], notes: list[dict[str, Any]], seconds: list[list[float]]
 ) -> list[dict[str, Any]]:
-    """A copy of the notes of rounds (page.rounds.note_of) with two more keys: "shown", the text of
-    each token that the round wrote, and "seconds" of the round. ids: of the prompt
+    """Copies of the notes of all rounds, in their order, with two more keys: "shown", the text of
+    each token that the round wrote, and "seconds" of the round.
+
+    ids: of the prompt; seconds: of each round [of drafting, of the rest]
+    notes: of each round a dict, whose "tokens" are those that it wrote
     """
-    texts = decode_each(encoder, ids, [token for note in notes for token in note["tokens"]])
+    tokens = [token for note in notes for token in note["tokens"]]
+    texts = iter(decode_each(encoder, ids, tokens))
     rounds = []
     for note, its_seconds in zip(notes, seconds, strict=True):
-        n = len(note["tokens"])
-        rounds.append(note | {"shown": texts[:n], "seconds": its_seconds})
-        texts = texts[n:]
+        its_texts = [next(texts) for _ in note["tokens"]]
+        rounds.append(note | {"shown": its_texts, "seconds": its_seconds})
     return rounds
 
 

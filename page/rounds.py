@@ -41,10 +41,12 @@ class LikeliestRng(Rng):
 
 
 def noted(rounds: Iterator[Round], rng: Any, rule: str) -> Iterator[dict[str, Any]]:
-    """Yield note_of each Round but the prefill, as soon as it comes.
+    """Yield of each Round but the prefill, as soon as it comes, what the page shows of it, the dict
+    that note_of returns.
 
-    rng: what made the random choices of the text; only a RecordingRng has coins, and only those of
-    the token rule are noted. rule: "token", "block" or "coupled"
+    rng: what makes the random choices of the text. The numbers by which drafts are accepted, the
+        coins of a note, are known of a RecordingRng with the token rule only; else they are []
+    rule: "token", "block" or "coupled"
     """
     for this_round in rounds:
         coins: list[float] = []
@@ -96,8 +98,9 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
 
 
 def likely_of(this_round: Round) -> list[list[tuple]]:
-    """For each token that a round wrote, the likely_rows [(token, p, q)] of its place, with the
-    token itself and the one that was drafted there.
+    """For each token that a round wrote, the rows [(token, its p, its q)] of the tokens that were
+    likely in its place, the token itself and the one that was drafted there. q is None in the place
+    after the last drafted token.
     """
     likely = []
     for i, token in enumerate(this_round.tokens):
@@ -119,10 +122,10 @@ def top_tokens(p) -> list[int]:  # [n_vocab] -> up to N_LIKELY ids
 
 def likely_rows(p, q, tokens: set[int]) -> list[tuple]:  # [n_vocab], [n_vocab] or None
     """[(token, its p, its q)] of the five likeliest tokens by p, the five by q, and `tokens`: the
-    likeliest by p first, of equals the likeliest by q, then the lowest id. Without q, only those by
-    p and `tokens`, and None as the third.
+    likeliest by p first, of equals the likeliest by q, then the lowest id. If q is None, only those
+    by p and `tokens`, and None in place of their q.
     """
-    shown = tokens.union(top_tokens(p))
+    shown = tokens.union(top_tokens(p))  # a new set
     if q is None:
         best_first = sorted(shown, key=lambda token: (-p[token], token))
         return [(token, float(p[token]), None) for token in best_first]

@@ -78,7 +78,8 @@ def read_number(name: str, value: Any) -> int | float:
     kinds = int if field.step == 1 else (int, float)
     is_number = isinstance(value, kinds) and not isinstance(value, bool)
     if not is_number or not field.least <= value <= field.most:  # NaN is in no range
-        shown, kind = json.dumps(value)[:40], "whole number" if field.step == 1 else "number"
+        shown = json.dumps(value)[:40]
+        kind = "whole number" if field.step == 1 else "number"
         raise ValueError(f"{name} {shown}: expected a {kind} from {field.least} to {field.most}")
     return value if field.step == 1 else float(value)
 
@@ -91,9 +92,9 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     Returns {"tokens": those of the large model alone, "seconds": of each of them, "rounds":
     [seconds of drafting, of all else] of each speculative round}, all without the prefill.
 
-    pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}, all flags of
-    `generate`, such as K and temperature. tell() is called after each round; what it raises ends
-    the turn
+    pair: (target, draft model, encoder); ids: of the prompt
+    settings: {flag: value}, all flags of `generate`, such as K and temperature
+    tell: tell() is called after each round; what it raises ends the turn
     """
     options = options_of(settings)
     tokens: list[int] = []
@@ -122,7 +123,7 @@ def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iter
     """
     target, draft_model, encoder = pair
     options = options_of(settings)
-    rng: Any
+    rng: Any  # what makes the random choices; None for the decoder's own
     if options["to_probs"].greedy:
         rng, rule = LikeliestRng(settings["seed"]), "token"
         # the rule of coupled accepts what the Rng samples from p, too: here, the likeliest token

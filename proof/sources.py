@@ -136,12 +136,10 @@ def choice(a: Any, size: Any = None, replace: bool = True, p: Any = None) -> Any
     """
     values = np.arange(a) if np.ndim(a) == 0 else np.asarray(a)
     weights = np.ones(len(values)) if p is None else p
-    if size is None:
-        return values[choose(weights, "sampled")]
-    if not replace and np.prod(size) > 1:
+    if size is not None and not replace and np.prod(size) > 1:
         raise branch().stop("choice without replacement is not followed")
     chosen = fill(lambda: values[choose(weights, "sampled")], size)
-    return chosen.astype(values.dtype)  # it was an array of objects
+    return chosen if size is None else chosen.astype(values.dtype)  # from an array of objects
 
 
 def choices(population: Any, weights: Any = None, *, k: int = 1) -> list[Any]:
@@ -199,9 +197,8 @@ def factory(real: Any, followed: dict) -> type:
 
     followed: of the Sources, {name of a method: the function that takes its place in such a run}
     """
-    kind: Any = object
-    if isinstance(real, type):
-        kind = real  # so that isinstance(x, real) and isinstance(x, what stands for it) go on
+    # a subclass, so that isinstance goes on
+    kind: Any = real if isinstance(real, type) else object
 
     class Factory(kind):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:
