@@ -259,11 +259,12 @@ def ask(url: str, part: Part | None) -> requests.Response:
 
 
 def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
-    """The part of the file `path` that the content of a reply is to be written into.
+    """The Part of the file `path` that the content of a reply is to be written into: what has come
+    of the file so far, on the disk.
 
-    begun: the part whose rest was requested, or None if the whole file was. It is returned, with
-    the size of the file, if the reply is its rest. If the reply is a whole file, `begun` is removed
-    and a new part made.
+    begun: the Part whose rest was requested, or None if the whole file was. If the reply is its
+        rest, it is returned, with the size of the file. If the reply is a whole file, `begun` is
+        removed from the disk, and a new, empty Part is made
 
     Raises Missing if the server lacks the file, and Retry if it sends an error in its place: then
     `begun` stays. Raises Retry if the reply is another piece, or of another version of the file, or

@@ -212,10 +212,11 @@ def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
 def new_lines(
     jobs: list[Job], n_done: int, batch_size: int, work: Callable, cluster: str
 ) -> Generator[Line, None, None]:
-    """Yield the lines of all jobs but the first n_done, in the order of the jobs, as soon as their
-    group of batch_size jobs is decoded. Raises ValueError if the cluster cannot be had.
+    """Yield the lines of all jobs but the first n_done, in the order of the jobs. They are decoded
+    in groups of batch_size, counted from the first job of all, and come as soon as their group is
+    done. Raises ValueError if the cluster cannot be had.
 
-    work(jobs): decodes a group of jobs together, and returns their lines
+    work(jobs): decodes a group of jobs together, and returns a list of their lines
     cluster: the address of the cluster whose workers do that, as --cluster names it; "": this
         process does
     """

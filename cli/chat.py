@@ -120,7 +120,7 @@ def require_usable(settings: dict[str, Any]) -> None:
     """Raise ValueError for a value or a model that cannot be used. The models are loaded, and kept
     for the texts to come.
     """
-    options_of(settings)
+    options_of(settings)  # this and the next line raise ValueError
     pair_of(settings)
 
 

@@ -24,10 +24,13 @@ ELSEWHERE = {  # {flag that `generate` had: the command that does this}
 
 
 def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") -> ValueError:
-    """The error, to be raised, for a word that is none of the names. It names the one that is
-    called so in other programs, --K for num_speculative_tokens (RENAMED, ELSEWHERE), unless kind is
-    "command"; or those that begin with the word, up to three; or up to two that look like it; or it
-    says that `lister` lists them all.
+    """The ValueError, for the caller to raise, about a word that is none of the `names`. It says
+    what is expected instead, the first of these that there is:
+
+        the one of the names for what other programs call so: --K for num_speculative_tokens
+            (RENAMED); or the command that does this (ELSEWHERE); neither if kind is "command"
+        up to three names that begin with the word, or else up to two that look like it
+        "one that LISTER lists"
 
     kind: of word and names, such as "flag" or "command"; lister: such as "--help"
 

@@ -38,9 +38,7 @@ def describe_machine(backend: str) -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
     }
     if backend != "numpy":
-        get_backend(backend)  # raises the ValueError
-        import cupy
-
+        cupy = get_backend(backend).xp
         about["gpu"] = cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
         about["cupy"] = cupy.__version__
     return about

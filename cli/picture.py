@@ -12,8 +12,9 @@ def painted(svg: str) -> str:
     Attributes that are there already stay; others take the style, which goes before attributes.
 
     The selectors of the style may be tags and classes, such as rect, .bar, rect.bar; of several for
-    one shape, the last of rules_of counts. Values may be variables that the style defines as a
-    colour, such as --ink: #1d2025; any other variable stays as it is.
+    one shape, a class counts more than a tag, both together count most, and of equal ones the last.
+    Values may be variables that the style defines as a colour, such as --ink: #1d2025; any other
+    variable stays as it is.
     """
     head, middle, rest = svg.partition("</style>")
     style = re.sub(AT_RULE, "", head)  # without the dark colours
@@ -33,8 +34,11 @@ def painted(svg: str) -> str:
 
 
 def look_of(tag: str, attributes: str, rules: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
-    """{"fill", "stroke": value} of a shape, as far as its rules have them. tag, attributes: from
-    its <tag attributes>; rules: of the style, by rules_of
+    """{"fill", "stroke": value} of a shape, as far as the rules that mean it have them.
+
+    tag, attributes: of the shape, as in <tag attributes>; its classes stand in class="..."
+    rules: (selector, {"fill", "stroke": value}) of each; a selector is rect, .bar or rect.bar. If
+        several mean the shape, a later one goes before an earlier one
     """
     selectors = {tag}  # those that mean this shape
     for names in re.findall(r'class="([^"]*)"', attributes):

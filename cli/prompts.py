@@ -64,9 +64,10 @@ def prompt_of(line: str, where: str) -> str:
     if isinstance(record, dict) and "settings" in record:
         record = record["settings"]
     fields = record if isinstance(record, dict) else {}
-    prompts = [fields[name] for name in FIELDS if name in fields]
-    if not prompts or not isinstance(prompts[0], str) or not prompts[0].strip():
+    found = [fields[name] for name in FIELDS if name in fields]
+    prompt = found[0] if found else None
+    if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
-    if re.search(r"[\ud800-\udfff]", prompts[0]):
+    if re.search(r"[\ud800-\udfff]", prompt):
         raise ValueError(f"{where}: has a lone surrogate; expected Unicode")
-    return prompts[0]
+    return prompt

@@ -81,8 +81,9 @@ def drafts(speculated: dict[str, Any]) -> None:
 
 
 def speedup(compared: dict[str, Any], most: float) -> None:
-    """Print the median speedup of the turns. One above `most`, the tokens per target pass, cannot
-    be: a median is called not measured, a single turn disturbed. compared: {"speedup", "speedups"}
+    """Print the median speedup of the turns. None can be above `most`, the tokens per target pass:
+    if the median is, it counts as not measured; if only a turn is, a line says it was disturbed.
+    compared: {"speedup": the median, "speedups": those of the turns}
     """
     median, turns = compared["speedup"], compared["speedups"]
     how = "one turn"

@@ -49,9 +49,11 @@ class AutoK:
         return self.K
 
     def learn(self, last_round: Round, seconds: float) -> None:
-        """Add a Round, which took so many seconds, to the sums: each token or round in them weighs
-        0.99 of the next one. If the round was faster than to write as many tokens without a draft,
-        the next try to draft does not wait (`tries_again`).
+        """Add a Round, which took `seconds`, to what this object keeps: the time of a round with so
+        many drafted tokens; and sums, of tokens that were accepted and examined, of rounds in which
+        a draft was asked for and came, in which each token or round weighs 0.99 of the next one. If
+        the round was faster than to write as many tokens without a draft, the next try to draft is
+        not to wait: self.patience and self.waited are set back.
         """
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted

@@ -78,10 +78,10 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new: list[int], cache: EagleCache):  # [n_new] -> [n_new, n_embd]
-        """The block's input for the ids `new`, which follow cache.ids: for each, the hidden state
-        before it, after the final norm, beside the target's embedding of it, projected to n_embd.
-        Writes the states that the target has computed, cache.known, into cache.hidden, over the
-        guesses there. Raises ValueError for an id of no token.
+        """The block's input for the ids `new`, which follow cache.ids: for each of them the hidden
+        state after the token before it, normalized, and the target's embedding of it, side by side,
+        projected to n_embd. First writes the hidden states that the target has computed there,
+        cache.known, into cache.hidden, over guesses. Raises ValueError for an id of no token.
         """
         start, end = len(cache.ids), len(cache.ids) + len(new)
         known = cache.known[start:end]  # for a draft's second token and later ones, none

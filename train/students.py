@@ -122,9 +122,11 @@ class Eagle(nn.Module):
     def through_block(
         self, x: Tensor, keys: list[Tensor], values: list[Tensor]
     ) -> Tensor:  # [batch, n_seq, n_embd] -> the same
-        """What the block makes of x, its input for the newest token of the drafts, one draft for
-        each position of the text. keys, values: of the tokens before it, as `attend` takes them;
-        those of the newest are appended
+        """What the block makes of x, its input for the newest token of drafts, one of which begins
+        at each position of the text.
+
+        keys, values: [batch, n_head, n_seq, d_head] each, the first of the text itself, the others
+            of one drafted token each, in order; those of the newest token are appended here
         """
         block = self.h[0]
         qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)

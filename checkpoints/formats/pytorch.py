@@ -96,8 +96,9 @@ def plain_view(
     _hooks: Any = None,
     metadata: Any = None,
 ) -> View:
-    """The View with the first four arguments: what a pickle gets that calls torch's _rebuild_tensor
-    with these, or _rebuild_tensor_v2 with six or all of them. Two do not matter to the numbers.
+    """The View with the first four arguments. It is called in place of torch's _rebuild_tensor, to
+    which a pickle gives these four, and _rebuild_tensor_v2, which gets six or all, and which would
+    make a tensor of them. _requires_grad and _hooks do not matter to the numbers: not looked at.
 
     Raises ValueError or TypeError unless storage is a Storage, `first` an int, shape and strides
     tuples or lists of int; and for any metadata, bits such as {"neg": True}: with them, the numbers
