@@ -65,7 +65,7 @@ class Slabs:
         self.lock = threading.Lock()
 
     def empty(self, shape: tuple, dtype: Any) -> np.ndarray:
-        """An array like that of np.empty, which begins at a cache line."""
+        """An array of this shape and dtype, whose numbers are not set. It begins a cache line."""
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         with self.lock:
             if n_bytes > len(self.free):

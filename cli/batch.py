@@ -111,11 +111,12 @@ def open_output(out: str, jobs: list[Job]) -> tuple[list[Line], Callable]:
 def write_lines(
     coming: Generator[Line, None, None], done: list[Line], n_jobs: int, write: Callable
 ) -> int:
-    """Write the lines that come, with a bar on a terminal, and close their generator, also after an
-    error. Returns how many of them and of the lines `done` before have an error. Raises ValueError
-    for a line that was written by other models than the one before it.
+    """Write the lines that the generator `coming` yields, with a bar on a terminal, and close it,
+    also after an error. Returns how many of them, and of the lines `done` before, say that their
+    prompt was refused ("error"). Raises ValueError for a line that was written by other models than
+    the one before it.
 
-    n_jobs: the number of all lines; write(text): writes a line's JSON
+    n_jobs: the number of all lines, those done among them; write(text): writes a line's JSON
     """
     n_refused = sum("error" in line for line in done)
     last = done[-1] if done else {}
@@ -286,8 +287,8 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
 
 
 def add_ids(line: Line, target: Model, encoder: Encoder) -> None:
-    """Add the prompt's token ids to a line that has its settings, or the error of a prompt that
-    cannot be continued.
+    """Add "prompt_token_ids" to a line that has its "settings", with the prompt, in place; or, if
+    the prompt does not fit the target's context, "error", which says so. encoder: the target's
     """
     try:
         line["prompt_token_ids"] = encode_prompt(line["settings"]["prompt"], encoder, target)
@@ -298,8 +299,11 @@ def add_ids(line: Line, target: Model, encoder: Encoder) -> None:
 def add_texts(
     lines: list[Line], decoder: Decoder, target: Model, draft_model: Any, encoder: Encoder
 ) -> None:
-    """Continue the prompts of lines together, and add to each line, under the decoder's name, what
-    `decode` returned. A line has its settings and "prompt_token_ids".
+    """Continue the prompts of lines together, and add to each line, in place, under the decoder's
+    name, what decoding.decode.decode returned of its text: a dict.
+
+    lines: each has its "settings" and "prompt_token_ids"
+    target, draft_model, encoder: as pair_of loads them; autoregressive, the draft is not used
     """
 
     def continue_line(line: Line, batched: Callable) -> dict[str, Any]:

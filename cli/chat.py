@@ -45,28 +45,28 @@ def chat(
     settings = values_of(chat, locals())  # {flag: value} of all flags above
     require_usable(settings)
     is_console = sys.stdin.isatty()  # else a pipe or a file
-    sign = "> " if is_console else ""
     if is_console:
         answer(settings, "/help")
     is_open = True
     while is_open:
         try:
-            is_open = answer_next(settings, sign)
+            is_open = answer_next(settings, is_console)
         except KeyboardInterrupt:
             if not is_console:
                 raise  # which ends the program
             print()  # only this line or text ends
 
 
-def answer_next(settings: dict[str, Any], sign: str = "") -> bool:
-    """Read a line from stdin, and do what it asks for; an error of the user's is printed. Returns
-    whether there was a line. Raises OSError if stdin or stdout is gone or full.
+def answer_next(settings: dict[str, Any], is_console: bool) -> bool:
+    """Read a line from stdin, and do what it asks for (`answer`); an error of the user's is printed
+    on stderr. Returns whether there was a line. Raises OSError if stdin or stdout is gone or full.
 
-    sign: stands before the line, for a user at a console, to whom help and ? mean /help
+    settings: {flag: value} of all flags of `chat`, which a line may change in place
+    is_console: whether a user types the lines, behind a "> ": then help and ? mean /help
     """
     try:
-        line = input(sign)
-        if sign and line.strip() in ("help", "?"):
+        line = input("> " if is_console else "")
+        if is_console and line.strip() in ("help", "?"):
             line = "/help"
         answer(settings, line)
     except EOFError:

@@ -77,11 +77,11 @@ def read(flag: inspect.Parameter, text: str) -> Any:
 def split(
     words: list[str], flags: dict[str, inspect.Parameter]
 ) -> tuple[list[str], dict[str, str]]:
-    """["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}
+    """Part words: ["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}. flags:
+    {name: parameter} of all that there are
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". -h and --help
-    give {"help": "True"}, whatever else there is. Raises ValueError for an unknown flag, and where
-    the value of a flag is missing.
+    give {"help": "True"} alone. Raises ValueError for an unknown flag, or one without its value.
     """
     plain: list[str] = []
     texts: dict[str, str] = {}

@@ -84,7 +84,9 @@ class AutoK:
 
         def tokens_per_second(K: int) -> float:
             cost = seen.get(K, start + slope * K)  # a straight line, until it was tried
-            return (h * tokens_per_round(a, K) + 1 - h) / (h * cost + (1 - h) * alone)
+            n_tokens = h * tokens_per_round(a, K) + (1 - h)  # 1 in a round without a draft
+            seconds = h * cost + (1 - h) * alone
+            return n_tokens / seconds
 
         best = max(range(1, MAX_K + 1), key=tokens_per_second)
         pays = tokens_per_second(best) > 1 / alone

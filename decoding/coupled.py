@@ -51,8 +51,9 @@ class SharedNoise:
 
 
 def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
-    """Sample from the rows of p in turn, and accept drafted tokens while the samples equal them.
-    `token` is the first sample that differs, or the sample from the last row if none differs.
+    """Sample from the rows of p in turn, by rng.sample, and accept drafted tokens while the samples
+    equal them. `token` is the first sample that differs, or that from the last row if none does. q
+    is not used.
 
     Exact for any q. But if the samples are independent, a drafted token x is accepted only with
     probability p(x); `verify` accepts it with min(1, p(x) / q(x)).

@@ -286,7 +286,7 @@ def compare(
     whether the first turns wrote equal texts}, and where they should have and did not (greedy or
     coupled) "difference": what explain_difference returned. Returns {} of a single decoder.
 
-    turns: {decoder: [what `decode` returned]}; ids: of the prompt; options: those of `begin`
+    turns: {decoder: [what `decode` returned]}; target, ids, options: those that `begin` was given
     """
     if len(turns) < 2:
         return {}

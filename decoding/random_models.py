@@ -18,7 +18,7 @@ from utils import Read, build_model, require_memory
 def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
     """A function read(name) -> array, for build_model: new weights of a normal distribution at each
     call, with 1 added to the gains of a layer norm. config: has their names and shapes; dtype: of
-    the arrays; scale: the standard deviation
+    the arrays; seed: of the random numbers; scale: their standard deviation
     """
     rng = np.random.default_rng(seed)
     shapes = config.shapes()
@@ -42,14 +42,16 @@ def random_model(
 def random_models(
     names: list[str], models_dir: str, backend: Backend
 ) -> tuple[list[Model], "AnyTokens"]:
-    """Make a target, then its drafts, with random weights in the shapes of these sizes or folders,
-    and an encoder. Raises ValueError for another name, or if memory does not suffice.
+    """Make models with random weights: (the target and its drafts, in the order of their names; an
+    encoder for the target's vocabulary). Raises ValueError for a name of no shape, or if memory
+    does not suffice.
+
+    names: each of OpenAI's SIZES, such as "124M", or of a folder, which may be in models_dir
     """
     configs = [config_of(name, models_dir) for name in names]
     require_memory(configs)  # of all together
     models = [random_model(config, backend, seed=seed) for seed, config in enumerate(configs)]
-    target_config = configs[0]
-    return models, AnyTokens(target_config.n_vocab)
+    return models, AnyTokens(configs[0].n_vocab)  # the target's
 
 
 def config_of(name: str, models_dir: str) -> Config:

@@ -93,8 +93,9 @@ def seed_weights(seed: int) -> None:
 
 
 def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
-    """The shape of a model, from layers x width: "8x256". d_head: the width of a head of attention.
-    Raises ValueError for a text that is no such shape.
+    """The Config of a model with these n_vocab and n_ctx. text: layers x width, such as "8x256";
+    d_head: the width of a head of attention, which divides that of the model. Raises ValueError for
+    a text that is no such shape.
     """
     match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if not match or int(match[2]) % d_head:
@@ -159,9 +160,9 @@ def write_tensors(module: nn.Module, path: Path, **notes: str) -> None:
 
 
 def write_model(model: GPT2, folder: Path, source: Path) -> None:
-    """Write a model into a folder, which is made, as Hugging Face stores GPT-2, with the vocabulary
-    of another folder and the tokens listed beside it. The output head is not written, because it is
-    the token embedding.
+    """Write a model into a folder, which is made, as Hugging Face stores GPT-2; an older one there
+    is replaced. The output head is not written, because it is the token embedding. source: another
+    folder, whose vocabulary, and the tokens listed beside it, are copied
     """
     write_tensors(model.transformer, folder / "model.safetensors")
     lists = [source / name for name in LISTS]  # of tokens

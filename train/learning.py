@@ -189,10 +189,10 @@ def rate_at(step: int, steps: int) -> float:
 
 
 def move(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
-    """Take a step along the gradients that have been added up, and forget them. If the norm of all
-    together is above 1, they are scaled down to it.
+    """Take a step at this learning rate along the gradients that have been added up, and forget
+    them. If the norm of all together is above 1, they are scaled down to it.
 
-    optimizers: those of one model
+    optimizers: those of one model, whose parameters are changed in place
     """
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
     params = [p for group in groups for p in group["params"]]

@@ -97,8 +97,9 @@ def continued(
 def written(
     teacher: GPT2, books: Tensor, n_sampled: int, n_greedy: int, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:  # [n_ids] -> [n_sampled, n_ctx], [n_greedy, n_ctx / 2]
-    """Let a teacher continue passages of books: sampled to the end of its context, and greedily to
-    its middle, as greedy texts repeat themselves soon.
+    """Let a teacher continue passages of 32 tokens (OPENING) at random places of books: n_sampled
+    of them sampled, to the end of its context, and n_greedy greedily, to its middle, as greedy
+    texts repeat themselves soon. rng: makes all random choices
     """
     n_ctx = teacher.config.n_positions
     sampled = continued(teacher, passages(books, n_sampled, OPENING, rng), n_ctx, rng)
