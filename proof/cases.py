@@ -126,8 +126,9 @@ class Case:
         return laws
 
     def views(self, text: Text) -> list[Text]:
-        """What counts of a text of n_tokens or more, to be compared with `laws`: [its first
-        n_tokens]. With `seen`, for each of its views, the classes of the tokens at these places.
+        """What counts of a text of n_tokens or more: a list with a key for each of the dicts that
+        `laws` returns. Without `seen`, that is its first n_tokens; with it, for each of its views,
+        the classes of the tokens at the places of the view.
         """
         if not self.seen:
             return [text[: self.n_tokens]]
@@ -531,8 +532,9 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
 
 
 def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:
-    """How many drafted tokens of a case the token rule keeps, or if `block` block verification, on
-    average: of all that follows a text of n_rounds rounds.
+    """How many drafted tokens the token rule keeps in a text of a case, or if `block` block
+    verification, on average. text, n_rounds: a beginning of it, which took so many rounds; then
+    only the tokens that are kept after it count.
 
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
     tokens, uses no others, and adds one token (Sun et al. 2024).

@@ -57,7 +57,9 @@ class LeftOut(BaseException):
 
 @dataclass(frozen=True)
 class Choice:
-    """One random choice of a branch: it took index options[position] of the weights."""
+    """One random choice of a run: among the indices of `weights`, which are probabilities, it took
+    options[position]. options: the indices that are possible, which other runs take
+    """
 
     label: str
     weights: tuple[float, ...]
@@ -206,7 +208,7 @@ def take(
     """
     global current
     branch = Branch(script)
-    outer, current = current, branch
+    outer, current = current, branch  # outer: None, unless the run of another is under way
     outcome = None
     try:
         outcome = in_time(run, branch, deadline)

@@ -189,6 +189,8 @@ def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
 
 
 def describe_choices(choices: list[Choice]) -> list[str]:
-    """What a branch chose, in words: its drafts, and each choice that had another option."""
+    """The choices of a run in words, such as "drafted 2 (0.40)", in their order: the tokens that
+    were drafted, and of the others those that could have been made in another way.
+    """
     shown = [choice for choice in choices if choice.label == "drafted" or len(choice.options) > 1]
     return [choice.describe() for choice in shown]

@@ -17,10 +17,10 @@ from .enumerate import Undecidable
 @contextmanager
 def followed() -> Iterator[None]:
     """Context manager: inside, the functions of numpy.random, random and torch (if it is imported)
-    that draw give symbolic numbers, so that a run can be enumerated, and NumPy does not warn of
-    arithmetic. At the end, also of a block that raises, they are what they were; but torch has one
-    thread from now on. Raises Undecidable, at the end, if the block itself has set one of them to
-    something else.
+    that draw give Numbers (noise.py) while a run is enumerated, which stand for random numbers; and
+    NumPy does not warn of arithmetic. At the end, also of a block that raises, they are what they
+    were; but torch has one thread from now on. Raises Undecidable, at the end, if the block itself
+    has set one of them to something else.
     """
     replacements = list(sources.replacements())  # (owner, name, value)
     torch = sys.modules.get("torch")

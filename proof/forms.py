@@ -40,9 +40,9 @@ TUPLES = "it returns a tuple that is not (how many are accepted, the next token)
 
 
 def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Draft, and call a rule, in each of the case.rounds rounds of a text. Returns (text, number of
-    rounds); one round is one pass of the target. Raises Undecidable for a result that no rule
-    returns.
+    """Write a text with a rule: in each of case.rounds rounds, draft case.K tokens by the draft
+    model of the case, and call the rule with them. Returns (text, number of rounds); one round is
+    one pass of the target. Raises Undecidable for a result that no rule returns.
 
     branch: makes the random choices, those of the drafts here, and is handed to the rule
 

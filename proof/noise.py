@@ -414,10 +414,12 @@ def race(a: Number, b: Number) -> bool:
 
 
 def learn_end(atom: Atom, rival: Atom, in_race: bool, chance: float, is_larger: bool) -> None:
-    """Let an atom learn how the comparison of its number with that of a rival ended.
+    """Note in an atom, a uniform random number u, how the comparison of its Number with that of
+    another one, the rival, ended: what is known of u changes, and whichever of the two atoms is
+    used first makes the other one unusable.
 
-    in_race: whether the two are in a race for what its number is, the larger or the smaller one;
-        if not, nothing known of it is a distribution that is followed, and it is spent
+    in_race: whether the two Numbers are in a race, so that the distribution of u, given the end, is
+        known; if not, the atom is `spent`, and to use it raises Undecidable
     chance: the probability, before, that it ends so; is_larger: whether u is the larger of the two
     """
     atom.rival = rival

@@ -209,19 +209,25 @@ def rand(*shape: Any, dtype: Any = None, generator: Any = None, device: Any = No
 
 
 def rand_like(tensor: torch.Tensor, dtype: torch.dtype | None = None, **_: Any) -> torch.Tensor:
-    """New uniform Numbers of a tensor's shape, and of its dtype if none is given."""
+    """torch.rand_like: a Noise of new uniform Numbers, of a tensor's shape, and of its dtype if
+    none is given. Other arguments are not used.
+    """
     return tensor_of(fill(draw, tensor.shape), dtype or tensor.dtype)
 
 
 def uniform_(
     self: torch.Tensor, low: float = 0.0, to: float = 1.0, generator: Any = None
 ) -> torch.Tensor:
-    """Write new Numbers into a tensor, uniform from low to `to`, and return it."""
+    """Write new Numbers into a tensor, uniform from low to `to`, and return it. `self` becomes a
+    Noise; the generator is not used. Raises Undecidable if others share its memory.
+    """
     return put(self, uniform(low, to, self.shape))
 
 
 def exponential_(self: torch.Tensor, lambd: float = 1.0, generator: Any = None) -> torch.Tensor:
-    """Write new exponential Numbers of the rate lambd into a tensor, and return it."""
+    """Write new exponential Numbers of the rate lambd into a tensor, and return it. `self` becomes
+    a Noise; the generator is not used. Raises Undecidable if others share its memory.
+    """
     return put(self, exponential(1 / lambd, self.shape))
 
 

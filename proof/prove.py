@@ -238,9 +238,9 @@ def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
 
 
 def refused_cases(trials: list[Trial]) -> list[Trial]:
-    """Of a loop's trials those that are not to count against it: the cases with K = 0, nothing is
-    drafted, in which it raised an error. A loop may refuse that. [] if there is no case in which
-    every branch was taken: such a loop does not run at all.
+    """Which of the trials of a loop, one for each case, are not to count against it: those with K =
+    0, where nothing is drafted, in which it raised an error. A loop may refuse that. Returns [] if
+    it could be judged in no case: such a loop does not run at all. Changes nothing.
     """
     if not any_judged(trials):
         return []
@@ -403,8 +403,11 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
 
 
 def remarks_on(trials: list[Trial], is_loop: bool, deadline: float) -> list[str]:
-    """What an exact function does besides, in words. trials: in the cases that were enumerated;
-    deadline: a time of time.monotonic, until which they may be enumerated again
+    """A sentence for each thing that an exact function does besides, such as to gain fewer tokens
+    than verify; [] if there is none.
+
+    trials: in the cases that were enumerated; is_loop: whether it is a loop, which gets hints
+    deadline: a time of time.monotonic, until which the cases may be enumerated again
     """
     remarks = [*on_cuts(trials), *on_length(trials), *on_gain(trials, is_loop)]
     return [*remarks, *at_zero(trials, deadline)]
@@ -430,9 +433,10 @@ def on_length(trials: list[Trial]) -> Iterator[str]:
 
 
 def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
-    """Yield remarks if a function makes more passes of the target than tokens, or else if it gains
-    fewer tokens than verify, or more than block verification; each on the case in which it is the
-    most.
+    """Yield a remark if a function makes more passes of the target than tokens; else one if it
+    gains fewer tokens than verify, and one if it gains more than block verification. Each names the
+    case in which that is the most. What it gains in a case is "kept" of the entry: tokens beyond
+    one for each pass, on average. is_loop: whether remarks hint at a likely fault of a loop
     """
     entries = [trial.entry for trial in trials]
     least = min(entries, key=itemgetter("kept"))
@@ -478,8 +482,9 @@ def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
 
 
 def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
-    """The texts of probability 0 that a function writes, if random numbers are exactly 0 where that
-    decides something. The case is enumerated again for it, until the deadline.
+    """The texts, cut to the length that was asked for, that a function writes but the target never
+    does, if random numbers are exactly 0 wherever another number would change a decision. The case
+    of the trial is enumerated again for it, until the deadline, a time of time.monotonic.
     """
 
     def run(branch: Branch) -> tuple[Text, int]:

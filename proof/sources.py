@@ -84,7 +84,9 @@ class Source:
 
 
 def draw(zero: bool = True) -> Number:
-    """A new uniform Number in [0, 1), or in (0, 1) without zero."""
+    """A new Number (noise.py), which stands for a uniform random number in [0, 1), or in (0, 1) if
+    `zero` is False. Raises Undecidable if no run is being enumerated.
+    """
     return Number(Atom(zero), lambda u: u, lambda t: t)
 
 
@@ -164,9 +166,10 @@ PYTHON: dict[str, Callable] = {"random": draw, "choices": choices}
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (module, name, value) for each function and class of numpy.random and random that draws
-    or seeds, and for math.log, which would not take a Number: whoever sets module.name to value has
-    symbolic numbers from it while a run is enumerated, or Undecidable, where that is not followed.
-    When no run is enumerated, value does what the original does.
+    or seeds, and for math.log, which would not take a Number: value can stand in for module.name.
+    While a run is enumerated it gives Numbers, which stand for random numbers (noise.py), or raises
+    Undecidable if it has none for that; at other times it does what the original does. Nothing is
+    replaced here.
     """
     # np.random.normal, random.gauss and the like are methods of one hidden generator of a module
     numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]

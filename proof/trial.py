@@ -18,7 +18,8 @@ Sampler = Callable[[Case, Branch], tuple[Text, int]]  # a forms.Form that calls 
 
 
 class Trial:
-    """A sampler in one case.
+    """A sampler in one case, a pair of small models: what its enumeration and its runs with real
+    random numbers show.
 
     sampler: (case, branch) -> (text, passes of the target), a form that calls a function
     entry: what is known, the dict that prove.py describes; of a new trial nothing is
@@ -108,8 +109,9 @@ class Trial:
 
 
 def new_entry(case: Case) -> dict[str, Any]:
-    """The entry of a case of which nothing is known yet, with all keys that prove.py describes.
-    kept_by_verify and kept_at_most are None for trees and for cases that are too large.
+    """The entry of a case in a result of `prove`, with all keys that the top of prove.py describes,
+    before anything is known of a sampler. kept_by_verify and kept_at_most, what verify and block
+    verification gain, are None for trees and for cases that are too large to enumerate.
     """
     has_law = not case.parents and not case.is_large
     return dict(
