@@ -196,10 +196,12 @@ def end_of_legend(entries: list[str]) -> int:
 
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
-    """How the line of a row is drawn: (its colour, the attributes of its stroke, SVG). Each target,
-    draft and rule in `rows`, all of the picture, with each batch size if that is not the axis, has
-    the next of COLOURS, or of as many hues if there are more; each temperature the next of DASHES,
-    the highest first.
+    """How the line of a row is drawn: (its colour, the SVG attributes of its stroke). Lines of the
+    same target, draft and rule, and batch size if that is not the axis, have one colour: the next
+    of COLOURS, or of as many hues as needed if there are more than six. Lines of one temperature
+    have one of DASHES, the highest temperature the first.
+
+    row: any of the line; rows: all that are drawn
     """
     names = ["target", "draft", "verification"]
     if len(values(rows, "K")) > 1:  # else the batch size is the axis
@@ -217,8 +219,8 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
 
 def framed(parts: list[str], title: str, axis: str, warning: str, height: float) -> str:
     """The text of an SVG file: a card of this height, on it the title, the name of the axis below
-    the area between the axes, and the parts, SVG elements. A warning, which may be "", is put under
-    them. All texts are escaped already.
+    the area between the axes, and the parts, SVG elements. A warning that is not "" is put under
+    them, in a row of its own, by which the card is higher. All texts are escaped already.
     """
     if warning:
         parts = [*parts, f'<text x="{LEFT}" y="{height + DROP}">{warning}</text>']

@@ -84,14 +84,17 @@ def replay(
 
 
 def print_table(rows: list[dict[str, Any]], n_texts: int) -> None:
-    """Print rows, of K and of what replay_row returned, as a Markdown table, and below it of how
-    many texts and tokens they are.
+    """Print rows as a Markdown table, and below it of how many texts and tokens they are.
+
+    rows: dicts with "draft", "K", "acceptance_rate", "tokens_per_target_pass" and "tokens", the
+        number in all texts, which is the same in all rows
+    n_texts: how many texts there are
     """
     cells = []
     for row in rows:
         cells.append([number(row[column]) for column in COLUMNS])
     print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], cells))
-    n_tokens = rows[0]["tokens"]  # the same in all rows
+    n_tokens = rows[0]["tokens"]
     print(f"\n{counted(n_texts, 'text')}, {counted(n_tokens, 'token')}")
 
 
@@ -104,12 +107,14 @@ class Text(NamedTuple):
 
 
 def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Text]:
-    """The Text of each line of the file at `path`. A line is a JSON object: one that batch wrote,
-    which has "settings", or {"prompt": text, "output": text} of another program. Lines of prompts
-    that batch refused, which have an "error", are left out. Texts that batch sampled, at a
+    """Read texts that were written already: a list with a Text (prompt, ids, whether it ended by
+    itself) for each line of the file at `path`. A line is a JSON object: one that the command batch
+    wrote, which has "settings", or {"prompt": text, "output": text} of another program. Lines of
+    prompts that batch refused, which have an "error", are left out. Texts that batch sampled, at a
     temperature above 0, are returned, too, with one warning.
 
-    target: the name of the model that wrote them; encoder, n_ctx: its tokenizer and context
+    target: the name of the model that wrote them
+    encoder, n_ctx: its tokenizer, and how many tokens its context has
     Raises ValueError, which names the line, for a line of another form, one without a text, or one
     that batch wrote with another target; and for a file without texts.
     """
@@ -178,8 +183,10 @@ def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Te
 
 
 def load_draft(name: str, models_dir: str, encoder: Encoder, target: str) -> Model:
-    """Load a draft model by its name. Raises ValueError if its vocabulary is not that of encoder,
-    which is the target's. target: its name, for the error
+    """Load a draft model and return it. Raises ValueError if its vocabulary is not the target's.
+
+    name: of its folder in models_dir, or the path of a folder
+    encoder, target: the tokenizer of the target, and the target's name, for the error
     """
     models, own_encoder = load_models([name], models_dir, get_backend())
     if own_encoder != encoder:

@@ -101,12 +101,15 @@ def number_of_tokens(run: Run) -> int:
 
 
 def median_seconds(runs: Runs) -> list[float]:
-    """Return each prompt's median seconds over its repeats."""
+    """Return for each prompt the median of "seconds" over its repeats, which are dicts."""
     return [statistics.median(run["seconds"] for run in repeats) for repeats in runs]
 
 
 def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
-    """Return for each prompt the sum of number(draft) over the rounds of all repeats."""
+    """Return for each prompt the sum of number(draft) over the rounds of all repeats.
+
+    runs: for each prompt a list of runs, dicts with "rounds", a Draft for each round
+    """
     rounds_of_each = [of_all(repeats, itemgetter("rounds")) for repeats in runs]
     return [sum(map(number, rounds)) for rounds in rounds_of_each]
 

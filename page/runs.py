@@ -41,8 +41,9 @@ OTHERS = "The wolf knocked at the door", "A knight rode into the forest", "Far o
 
 
 def form(settings: dict[str, Any]) -> dict[str, Any]:
-    """The page's form, for JSON: its prompt, other prompts to choose, and its number fields with
-    their limits, filled with the settings {flag: value}.
+    """The page's form, filled with the settings {flag: value}, for JSON. Returns {"prompt":
+    {"value", "most": characters}, "prompts": others to choose, "fields": {flag: {"label", "least",
+    "most", "step", "value"} of a number}}.
     """
     fields = {}
     for name, field in FIELDS.items():

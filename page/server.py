@@ -26,7 +26,7 @@ ADVICE = "open the address that was printed"
 
 
 class RequestError(Exception):
-    """A request is refused, with an HTTP status and a reason of one line."""
+    """Says that a request is refused: with which HTTP status, and why, in one line."""
 
     def __init__(self, status: int, reason: str):
         super().__init__(reason)

@@ -146,7 +146,7 @@ def uneven(model: Model) -> Model:
 
     def row_after(text: Text) -> np.ndarray:
         row = np.asarray(model(text), float)
-        parts = GOLDEN * np.arange(1, len(row) + 1) % 1
+        parts = GOLDEN * np.arange(1, len(row) + 1) % 1  # in [0, 1), of each token another one
         row = row * (1 + 1e-3 * parts)
         return row / row.sum()
 
@@ -205,7 +205,7 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
     n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
     cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
     no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
-    fewest = {*cut[:1], *no_more_left[:1]}  # the first of each, if there is one
+    fewest = {min(some) for some in (cut, no_more_left) if some}
     cases = []
     for n in sorted(fewest):
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches

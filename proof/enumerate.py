@@ -250,6 +250,7 @@ def branches(
     Raises OutOfTime at the deadline; Undecidable after more choices than `most`, if a branch does
     something else when it is taken again, and if a run raises an error or does not end.
     """
+    choices_left = most
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
@@ -260,8 +261,8 @@ def branches(
             same_outcome, same_branch = take(run, script, deadline)
             if (same_outcome, same_branch.choices) != (outcome, branch.choices):
                 raise Undecidable(STATE)
-        most -= len(branch.choices)
-        if most < 0:
+        choices_left -= len(branch.choices)
+        if choices_left < 0:
             raise Undecidable(TOO_MANY)
         yield outcome, branch
         script = next_script(branch.choices)

@@ -99,11 +99,11 @@ def read_answers(file: Path) -> Iterator[list[int]]:
         raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
     for n, line in enumerate(lines, 1):
         try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError):
-            answer = None
-        tokens = answer.get("tokens") if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
+            tokens = json.loads(line)["tokens"]
+            is_answer = isinstance(tokens, list) and all(type(token) is int for token in tokens)
+        except (ValueError, RecursionError, TypeError, LookupError):
+            is_answer = False
+        if not is_answer:
             expected = 'expected {"tokens": [...]}, whole numbers'
             raise ValueError(f"{file}:{n}: {line[:80]!r}: {expected}")
         yield tokens

@@ -338,7 +338,8 @@ def show_distance(mistake: Mistake) -> None:
     tokens they gain, the shortest text that goes wrong, and what else the mistake costs; or why
     they cannot be enumerated.
     """
-    found, right = measure(mistake), measure(replace(mistake, diff=""))
+    found = measure(mistake)
+    right = measure(replace(mistake, diff=""))  # without a change
     if found["problem"]:
         say(f"Enumerated on a toy, {found['problem']}.")
         return
@@ -360,6 +361,7 @@ def show_example(mistake: Mistake) -> None:
     and np, and its values without the mistake and with it.
     """
     print(f"\n{mistake.example}")
+    # without a diff nothing is changed
     for label, made in (("Right", replace(mistake, diff="")), ("Wrong", mistake)):
         with making(made):
             value = eval(mistake.example, {"np": np, **vars(sampling)})
@@ -374,6 +376,7 @@ def show_texts(mistake: Mistake) -> None:
     """
     target, draft, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     texts: list[list[int]] = []
+    # without a diff nothing is changed
     for label, made in (("Right", replace(mistake, diff="")), ("Wrong", mistake)):
         try:
             result = decoded(made, target, draft, encoder)

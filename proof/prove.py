@@ -440,8 +440,8 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     """
     entries = [trial.entry for trial in trials]
     least = min(entries, key=itemgetter("kept"))
-    if -least["kept"] > TOLERANCE:
-        n_more = -least["kept"]
+    n_more = -least["kept"]
+    if n_more > TOLERANCE:
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
         return
     chains = [trial for trial in trials if trial.entry["kept_by_verify"] is not None]  # no trees
