@@ -72,7 +72,7 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
 
 
 def ids_of_merges(merges: Iterable[tuple[str, ...]], vocabulary: dict[str, int]) -> Merges:
-    """Merges, which are pairs of symbols in the order they were learned, as `merge` takes them. The
+    """{(id, id): (rank, merged id)} of merges, pairs of symbols in the order they were learned. The
     merged symbol is the two in a row. vocabulary: {symbol: id}; ValueError for one that it lacks.
     """
     of_ids = {}

@@ -65,7 +65,7 @@ class Slabs:
         self.lock = threading.Lock()
 
     def empty(self, shape: tuple, dtype: Any) -> np.ndarray:
-        """An array of this shape and dtype, whose numbers are not set. It begins a cache line."""
+        """An array of this shape and dtype, its numbers not set, which begins at a cache line."""
         n_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         with self.lock:
             if n_bytes > len(self.free):
@@ -142,7 +142,7 @@ class Tiles:
 
     def multiplier(self, x, y) -> Callable:  # [n_rows, n_in], [n_rows, n_tiles * width]
         """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
-        and writes the products into these tiles' columns of y. Needs n_parts = 1.
+        and writes the products into these tiles' columns of y. Columns have one part (n_parts).
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape

@@ -112,8 +112,9 @@ def fetch_files(url: str, folder: Path) -> None:
 
 
 def fetch_if_there(folder_url: str, path: Path) -> bool:
-    """Download folder_url/NAME to `path`, whose name is NAME, as `fetch` does, with its errors but
-    one: returns False if the server does not have the file, else True.
+    """Download folder_url/NAME to `path`, whose name is NAME, unless it is there. Returns whether
+    it is there now: False if the server does not have the file. Raises ValueError if the download
+    fails otherwise, and OSError of the disk, as `fetch` does.
     """
     try:
         fetch(folder_url, path)

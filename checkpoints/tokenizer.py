@@ -41,7 +41,7 @@ def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
     the vocabulary has more tokens than 256 bytes, one for each merge and 1,024 others (MAX_SPECIAL)
     such as <|endoftext|>; or one that begins with a space, and is not the space, is made by none.
 
-    vocabulary: {token: id}; merges: the two texts, of which each merge makes the token that is both
+    vocabulary: {token: id}; merges: [(left, right)], each of which makes the token left + right
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")

@@ -94,9 +94,9 @@ def answer(settings: dict[str, Any], line: str) -> None:
 
 
 def change(settings: dict[str, Any], words: str) -> None:
-    """Change the setting in words such as "K 6", or turn one on or off, "trace", and show it on
-    stderr; show all if there are no words. Raises ValueError for a name that is no setting, and for
-    a value or a model that cannot be used; the settings stay as they are.
+    """Change one of the settings, {flag: value}, in place, by words such as "K 6", or "trace" to
+    turn it on or off, and show it on stderr; show all if there are no words. Raises ValueError for
+    a name that is no setting, and for a value or a model that cannot be used: then all stay.
     """
     name, _, text = words.strip().partition(" ")
     if not name:

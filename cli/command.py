@@ -77,7 +77,7 @@ def read(flag: inspect.Parameter, text: str) -> Any:
 def split(
     words: list[str], flags: dict[str, inspect.Parameter]
 ) -> tuple[list[str], dict[str, str]]:
-    """Part words: ["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}. flags:
+    """Split words: ["a", "--top-k", "5", "--json"] -> ["a"], {"top_k": "5", "json": "True"}. flags:
     {name: parameter} of all that there are
 
     The word after a flag is its value, whatever it looks like: a prompt may be "-h". -h and --help

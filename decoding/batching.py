@@ -48,8 +48,9 @@ class BatchedModel:
         self.config, self.new_cache = model.config, model.new_cache
 
     def read(self, ids: list[int], cache: Any, n_last: int = 1):  # [n_ids] -> [n_last, n_vocab]
-        """Return the logits after the last n_last ids, as gpt2.Model.read does. Waits until the
-        pass over all texts is done, and raises the error of the pass.
+        """Let the model read a text, the ids, of which `cache` has read a part. Returns the logits
+        after each of its last n_last ids. Waits until the pass over all texts is done, and raises
+        the error of the pass.
         """
         self.inbox.put(Request(self.text_index, self.model, ids, cache, n_last, self.answer))
         result = self.answer.get()
@@ -64,11 +65,11 @@ def read_together(
     caches: Sequence[KVCache],
     n_lasts: Sequence[int],
 ) -> list[Any]:  # for each text [n_last, n_vocab]
-    """Do what model.read(ids, cache, n_last) does, for several texts in one pass. Returns the
-    logits after the last n_last ids of each text; its cache has read them then. Raises ValueError
-    if a text cannot be read.
+    """Read several texts in one pass, each as model.read(ids, cache, n_last) does. Returns a list,
+    for each text the logits after each of its last n_last ids. Raises ValueError if a text cannot
+    be read, as if it has more ids than its cache has room for.
 
-    texts: the ids of each; caches, n_lasts: what goes with them, in the same order
+    texts: the ids of each; caches: of each, which have read all its ids then; n_lasts: of each
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text.
@@ -131,9 +132,10 @@ def consecutive(lengths: Iterable[int]) -> list[slice]:
 
 
 def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
-    """The ids that a shared pass is to read: those that the cache lacks, and always the last
-    n_last. If these are more than 128 (CHUNK), all but the last n_last are read here, in passes of
-    their own: so many rows gain nothing beside those of other texts.
+    """The ids of one text that a pass over several texts is to read: those that its cache lacks,
+    and always the last n_last. What the cache holds of other ids is forgotten. If it lacks more
+    than 128 ids (CHUNK), all but the last n_last are read here, in passes of their own: so many
+    rows gain nothing beside those of other texts.
     """
     new = model.roll_back(ids, cache, n_last)
     if len(new) <= CHUNK:

@@ -66,7 +66,9 @@ def verify_match(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_
 
 
 def verify_shared_noise(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> int, token
-    """Return (n_accepted, token) of `verify_match` under the noise that the draft was sampled with.
+    """Accept drafted tokens while the target chooses the same with the noise that they were sampled
+    with. `token` is the first that it chooses otherwise, or the one after all of them. q is not
+    used.
 
     rng: the text's SharedNoise. It is set back to the first position of the round; afterwards it is
     at the position behind `token`, where the next round starts.

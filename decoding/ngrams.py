@@ -29,7 +29,8 @@ class NGramDrafter:
 
     def look_up(self, ids: list[int], string: str, k: int) -> list[int]:
         """Up to k tokens that followed where the longest n-gram at the end of ids occurred last,
-        repeated if they are fewer than k; [] without a match. string: as_string(ids)
+        repeated if they are fewer than k; [] without a match. string: the ids, a
+        character each (as_string)
         """
         for n in range(min(self.max_n, len(string) - 1), 0, -1):
             # only matches that end before the last token: a token must follow

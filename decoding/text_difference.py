@@ -95,8 +95,8 @@ def noisy_scores(
 
 
 def in_passes(target: Model, text: list[int], rest: list[int]) -> np.ndarray:
-    """The logits after a text, [1 + len(rest), n_vocab]: row n as the first row of a pass that also
-    reads n ids of the rest.
+    """The logits of the token after a text, once from each of 1 + len(rest) passes, as an array
+    [1 + len(rest), n_vocab]: row n from a pass that also reads the first n ids of the rest.
     """
     cache = target.new_cache()
     rows = []

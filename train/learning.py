@@ -77,7 +77,7 @@ def of_drafts(
 
 @torch.no_grad()
 def mark_target(model: GPT2, held_out: Tensor) -> str:  # [n_rows, n_seq + 1]
-    """How well a target predicts texts, in words: its mean cross-entropy in nats."""
+    """How well a target predicts texts, held_out, in words: its mean cross-entropy in nats."""
     losses: list[Tensor] = []
     for ids in held_out.split(16):  # rows at a time, to spare memory
         losses += of_next_tokens(model, ids, progress=1)  # one of these rows

@@ -83,8 +83,8 @@ def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
 
 
 def save(folder: Path, step: int, identity: dict[str, Any], parts: list[Any]) -> None:
-    """Write the checkpoint of a run, for `resume`: the steps taken, its identity, and the states of
-    its parts, models and optimizers.
+    """Write the checkpoint of a run into its folder, in place of an older one: the steps taken, its
+    identity, {name of a setting: value}, and the states of its parts, models and optimizers.
     """
     file, states = BytesIO(), [part.state_dict() for part in parts]
     torch.save({"step": step, "identity": identity, "states": states}, file)

@@ -110,8 +110,9 @@ def written(
 def steps_of_books(
     books: Tensor, tokens_per_step: int, n_seq: int, seed: int, first: int, end: int
 ) -> Iterator[list[Tensor]]:
-    """Yield the batches of the steps from first to end, here one each: [n_rows, n_seq], passages of
-    about tokens_per_step tokens together, at random places that seed and step decide.
+    """Yield a list of batches for each of the steps first to end - 1, here with one: [n_rows,
+    n_seq], passages of books, about tokens_per_step tokens together, at random places that seed and
+    step decide. books: [n_ids], the ids of a long text
     """
     for step in range(first, end):
         rng = generator(books, Purpose.PASSAGES, seed, step)

@@ -204,10 +204,10 @@ def places_in_zip(file: BinaryIO) -> Places:
 
 
 def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
-    """What a file from before torch 1.6 holds: {name of a tensor: its View}, which says what
-    numbers of a storage it has; and {key of a storage: (first byte of its numbers, their bytes)}.
-    The file has five pickles (magic number, version, machine, views, keys of the storages), then
-    the storages: for each key a count in eight bytes and that many numbers.
+    """What a file from before torch 1.6 holds, in which *storages*, arrays of numbers, follow five
+    pickles (magic number, version, machine, views, keys of the storages): {name of a tensor: its
+    View}, which says what numbers of which storage it has; and {key of a storage: (the first byte
+    of its numbers in the file, how many bytes)}. Before these stands how many numbers they are.
 
     Raises ValueError without the magic number, for a file that a big-endian machine wrote, and for
     a key that is no text; KeyError for a key of no view; and what Unpickler raises.
@@ -255,7 +255,8 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
     places: {key of a storage: (first byte of its numbers, how many bytes they take)}
     n_bytes: of the file
     Raises ValueError if `view` is another object, as a hostile pickle may have it, if it leaves its
-    storage or the file, or if Tensor refuses it; KeyError or TypeError for a key not in places.
+    storage or the file, or has more axes than Tensor allows; KeyError or TypeError for a key that
+    is not in places.
     """
     if type(view) is not View:
         raise ValueError(f"{name!r} is no tensor, as in a checkpoint of a training")
