@@ -115,7 +115,7 @@ function showRule(item, rows) {
       isGuess && !isByChance(state.base) ? `If words were drawn at random, ${quoted(id)} would be ` : `${quoted(id)} is `,
       p >= q ? [b("always accepted"), ` as a guess, as the large model says it ${p > q ? "more" : "as"} often.`, missing > 0 && ` The missing ${percent(missing)} come as replacements of other guesses.`]
       : ["accepted in ", b(quotient(p, q)), ` of cases. So it comes in ${from} × ${percent(p / q)} ${gives(printed(q) * printed(p / q), of)}: the large model’s odds.`]]);
-  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0%, so the hatched pieces and the orange ones are equally large: ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
+  put("exact", isDrawn && [b("Why it comes out exactly: "), "both sets of bars add up to 100\u00a0% and share the green, so the hatched pieces and the orange ones are equally large: ", b(lack), " each. A replacement is drawn in proportion to the orange pieces, so each purple bar is filled exactly, however bad the guesses."]);
 }
 
 // ---------------------------------------------------------------- the picture of the rule

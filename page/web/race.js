@@ -123,7 +123,7 @@ function drawLane(lane, run) {
   lane.small = isAlone ? null : make("div.pipe.of-draft", {style: {width: share(small ? (lane.places - 1) * small / large : .02), "flex-grow": side}}, make("i"), small && make("small.wide", millions(small), " weights"));
   lane.says = make("p.says");
   const says = `large model ${isByChance(run) ? "draws" : "says"}`;
-  const heads = isAlone ? ["processor", says] : lane.isSaid ? ["guess", says] : ["guess, its odds", ["large ", wide("model’s "), "odds"], lane.rule === "token" && ["random number", wide(" < chance")]];
+  const heads = isAlone ? ["processor", says] : lane.isSaid ? ["guess", says] : ["guess, its odds", ["large ", wide("model’s "), "odds"], lane.rule === "token" && ["random", wide(" number"), " < chance"]];
   lane.rows = make("div.rows");
   lane.strip = make("div.strip", lane.fetches.map(({begin, middle, end}) => [
     middle > begin && make("i.of-draft", {style: {left: of(begin), width: of(middle - begin)}}),
@@ -310,7 +310,7 @@ function showSum(run) {
   const all = speedupsOf(run);
   if (mostWords(run) === 1) return put("sum", "Nothing was guessed in this text: the large model wrote it alone.");
   put("sum", make("b", `${isMeasured(run) ? factor(speedupOf(run)) : "…"} as fast, ${sameIn(run, "exactly the same text")}. `),
-    make("span.soft", all.length > 2 && `One text, ${all.length} runs: ${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}. `));
+    make("span.soft", all.length > 2 && `One text, the middle of ${all.length} runs (${Math.min(...all).toPrecision(2)} to ${factor(Math.max(...all))}).`));
 }
 
 // The time of a word as bars, and the sum that closes the gap: the shorter, the faster.
