@@ -134,9 +134,9 @@ class Encoder:
         longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
         self._added_texts = re.compile(f"({'|'.join(longest_first)})") if longest_first else None
         named = (vocabulary | self._added).get(END_OF_TEXT)
-        if ends is None:
-            ends = [] if named is None else [named]
-        self.ends = frozenset(ends)
+        if ends is None and named is not None:
+            ends = [named]
+        self.ends = frozenset(ends or [])
         self.end_of_text = min(self.ends, default=None) if named is None else named
         self._encode_word = lru_cache(maxsize=65536)(self._encode)  # one cache per encoder
 

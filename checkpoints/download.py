@@ -360,7 +360,7 @@ def complete(part: Part, path: Path, checksum: str | None) -> None:
     checksum is another: then the part is removed. Without a stated size, any size is right.
     """
     n_come = part.path.stat().st_size
-    size = n_come if part.size is None else part.size
+    size = n_come if part.size is None else part.size  # of an unknown size, all have come
     if n_come < size:
         raise Retry("the server sent a piece of it")
     if n_come > size or (checksum and sha256_of([part.path]) != checksum):

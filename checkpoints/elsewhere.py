@@ -52,9 +52,9 @@ def find(name: str, models_dir: str | Path, incomplete: Path | None, download: b
         for a name that is none of Hugging Face's: whoever loads it says which file is missing
     """
     remote = repository(name)
-    if incomplete and remote is None:
-        return incomplete
     if remote is None:
+        if incomplete:
+            return incomplete
         raise no_model(name, models_dir, incomplete)
     cached = find_cached(remote)
     if cached:

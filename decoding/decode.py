@@ -301,7 +301,6 @@ def compare(
     if first != second and (to_probs.greedy or coupled):
         from decoding.text_difference import explain_difference  # rare
 
-        noise_seed = options["seed"] if coupled else None
-        difference = explain_difference(target, ids, first, second, to_probs, noise_seed)
-        compared["difference"] = difference
+        seed = options["seed"] if coupled else None  # of the shared noise
+        compared["difference"] = explain_difference(target, ids, first, second, to_probs, seed)
     return compared

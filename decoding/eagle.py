@@ -88,9 +88,9 @@ class Eagle(Model):
         cache.hidden[start : start + len(known)] = known
         hidden = cache.hidden[start:end]  # [n_new, n_hidden]
         epsilon, xp = self.config.epsilon, self.backend.xp
-        hidden = self.backend.layer_norm(hidden, **self.params["ln_f"], epsilon=epsilon, xp=xp)
+        normed = self.backend.layer_norm(hidden, **self.params["ln_f"], epsilon=epsilon, xp=xp)
         tokens = super().embed(new, cache)  # the target's embeddings, [n_new, n_hidden]
-        x = xp.concatenate([hidden, tokens], axis=1)
+        x = xp.concatenate([normed, tokens], axis=1)
         return linear(x, **self.params["fc"])  # [n_new, 2 * n_hidden] -> [n_new, n_embd]
 
     def blocks(self, x, attend: Callable):  # [n_new, n_embd] -> [n_new, n_hidden]

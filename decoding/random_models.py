@@ -25,8 +25,9 @@ def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float
 
     def read(name):
         noise = scale * rng.standard_normal(shapes[name], dtype=dtype)
-        is_gain = re.search(r"ln_\w+\.weight", name)
-        return noise + dtype(1) if is_gain else noise
+        if re.search(r"ln_\w+\.weight", name):  # a gain
+            noise += 1
+        return noise
 
     return read
 

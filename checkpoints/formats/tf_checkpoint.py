@@ -209,7 +209,7 @@ def read_table(path: Path) -> dict[str, Tensor]:
     """
     with errors_about(path), path.open("rb") as file:
         entries = parse_entries(file.read(INDEX_LIMIT))
-        del entries[b""]  # the BundleHeaderProto
+        del entries[b""]  # the BundleHeaderProto; raises KeyError without one
         table = {}
         for key, entry in entries.items():
             name = key.decode()
