@@ -84,7 +84,7 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
     Raises AttributeError, TypeError, KeyError or ValueError for an object of another form.
     """
     if name == "tokenizer.json":
-        tokens = values.get("added_tokens") or []
+        tokens = values.get("added_tokens") or []  # it may be null
     elif name == "added_tokens.json":
         tokens = [{"content": text, "id": i} for text, i in values.items()]
     else:
@@ -116,7 +116,7 @@ def named_tokens(settings: dict) -> list[dict]:
     """
     values = [value for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
-        more = settings.get(name) or []
+        more = settings.get(name) or []  # it may be null
         values += more.values() if isinstance(more, dict) else more
     tokens: list[dict] = []
     for value in values:

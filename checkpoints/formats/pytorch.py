@@ -244,7 +244,7 @@ def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places
         begin = offset + 8
         size = n_numbers * itemsize(dtype)
         places[key] = begin, size
-        offset = begin + size
+        offset = begin + size  # where the next count begins
     return places
 
 

@@ -188,6 +188,7 @@ def index_names(folder: Path) -> list[str]:
     note = folder / "checkpoint"
     with errors_about(note):
         text = read_text_file(note).decode(errors="replace") if note.is_file() else ""
+    # one name, without its folders, or none
     newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
     if newest:
         return [f"{name}.index" for name in newest]
