@@ -156,12 +156,14 @@ def read_flags(flags: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure(flags: Mapping[str, Any], texts: list[str]) -> Iterator[dict[str, Any]]:
-    """Measure, and yield a row for each combination of target, draft, temperature, rule, batch size
-    and K: these six, and the figures of make_row. Loads one target after the other, each with all
-    drafts, and measures all that share target, temperature and batch size in turns.
+    """Measure, and yield a row of the table, a dict, for each combination of target, draft,
+    temperature, rule, batch size and K: these six, and what make_row returns, such as "speedup".
+    Loads one target after the other, each with all drafts, and measures all that share target,
+    temperature and batch size in turns.
 
-    flags: as read_flags returns them, {flag of `benchmark`: its value}: lists for the names of
-        models, K, "verification" and "batch_size"; "to_probs", one SamplingParams a temperature
+    flags: {flag of `benchmark`: its value}, as read_flags returns them: lists for the names of
+        models, K, "verification" and "batch_size"; and "to_probs", a SamplingParams for each
+        temperature
     texts: the prompts
     Raises ValueError for a model that cannot be used, and for too few or too long prompts.
     """
@@ -185,12 +187,15 @@ def measure_drafts(
     to_probs: SamplingParams,
     batches: list[list[list[int]]],
 ) -> Iterator[dict[str, Any]]:
-    """Measure all drafts of a target, with every K and rule, in turns, and yield a row for each:
-    "draft", "temperature", "verification", "batch_size", "K", and the figures of make_row.
+    """Measure all drafts of a target, with every K and rule, in turns, and yield a row of the table
+    for each: a dict with "draft", "temperature", "verification", "batch_size" and "K", and what
+    make_row returns, such as "speedup".
 
-    flags: as read_flags returns them, {flag of `benchmark`: its value}
+    flags: {flag of `benchmark`: its value}, of which these count: draft_model_size, K and
+        verification, which are lists, n_tokens_to_generate, synthetic_acceptance, repeats and seed
     models: {name of a draft: a Model, a head, or None for n-grams}
-    to_probs: makes p and q of logits; batches: lists of prompts, which are token ids
+    to_probs: makes p and q of logits
+    batches: lists of equally many prompts, which are token ids
     """
     n_tokens, acceptance = flags["n_tokens_to_generate"], flags["synthetic_acceptance"]
     decode = partial(decode_texts, target, models, n_tokens, to_probs, acceptance)
@@ -256,8 +261,9 @@ def whole_numbers(text: str) -> list[int]:
 def encode_fitting(
     texts: list[str], encoder: Encoder, target: Model, n_tokens: int
 ) -> list[list[int]]:
-    """The token ids of those prompts, the texts, after which the target's context has room for
-    n_tokens; others are left out with a warning. Raises ValueError if there is none.
+    """Encode prompts, the texts, for a target. Returns the token ids of each after which its
+    context has room for n_tokens; the others are left out, with one warning. Raises ValueError if
+    none has.
     """
     room = target.config.n_ctx - n_tokens
     ids = [encode_any(text, encoder) for text in texts]

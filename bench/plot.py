@@ -44,6 +44,7 @@ def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
     in order of the axis}. Rows of one line differ in the axis alone. An entry names the draft, then
     the temperature and what else differs between the lines: "eagle, T = 1".
 
+    rows: dicts with "target", "draft", "temperature", "verification", "batch_size" and "K"
     axis: the column along the picture, "K" or "batch_size"
     """
     differing = [name for name in CASE if name != axis and len(values(rows, name)) > 1]
@@ -122,8 +123,9 @@ def most_shown(rows: list[dict]) -> float:
 def draw(rows: list[dict]) -> str:
     """Draw the rows of a benchmark, and return the text of an SVG file: speedup against K, or
     against batch_size if there is only one K and several of these. A marker is hollow where the
-    speedup is not told apart from 1. Rows whose speedup is withheld are left out. rows: of at most
-    six temperatures, as many as DASHES
+    speedup is not told apart from 1. Rows whose "speedup" is None, withheld, are left out.
+
+    rows: dicts, as bench.table.to_markdown takes them, of at most six temperatures (DASHES)
     """
     shown = [row for row in rows if row["speedup"] is not None]
     if not shown:

@@ -145,8 +145,9 @@ def written(rounds: Iterator[TimedRound], n_tokens: int) -> Written:
 
 
 def rule_of(name: str, acceptance: float, seeds: tuple[int, int, int]) -> Callable:
-    """Return the rule of this name in RULES, for one text; with an acceptance other than 0 as
-    with_fixed_acceptance returns it, with random numbers that `seeds` decide.
+    """Return the accept/reject rule of this name, "token" or "block", for one text. If acceptance
+    is not 0, it accepts each drafted token with that probability, whatever the models say, by
+    random numbers that `seeds`, three numbers, decide: the same for the same seeds.
     """
     rule = RULES[name]
     if acceptance == 0:

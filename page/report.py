@@ -62,7 +62,7 @@ def decode_each(encoder: Encoder, ids: list[int], tokens: list[int]) -> list[str
     the text of all. A character that several tokens make up is in the text of its last token.
     """
     decode = encoder.incremental_decoder()
-    decode(ids)  # whose last character may be unfinished
+    decode(ids)  # it keeps an unfinished character at their end for the next token
     texts = [decode([token]) for token in tokens]
     texts[-1] += decode([], final=True)
     return texts
@@ -213,8 +213,10 @@ def policy() -> str:
 
 
 def page_of(data: dict[str, Any]) -> str:
-    """The HTML of the page, complete in one file. data: what page.runs.race returned, or
-    {"live": {"token": for the server's address, "form": its fields}} for a page that asks a server
+    """The HTML of the page, complete in one file, with its data. Returns its text.
+
+    data: for a page that shows a run the dict that page.runs.race returned; for one that asks a
+        server {"live": {"token": for the server's address, "form": the fields of its form}}
     """
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")

@@ -144,8 +144,9 @@ class Bet:
         return max(seen, key=rank, default=((), 1.0, 1.0))  # of equals the first
 
     def would_show(self) -> float:
-        """The total variation distance at which a sampler would have been called wrong in so many
-        runs, 19 times of 20, in whichever texts it differs; 1.0 if there is none.
+        """How far from the right distribution a sampler must be, as a total variation distance, to
+        be called wrong 19 times of 20 in as many runs as were made until now, in whichever texts it
+        differs; 1.0 if no distance would do, as without a run. Changes nothing.
 
         It is a calculation for small distances, not a bound for each sampler. With d + 1 texts,
         2 n KL(frequencies || law) is nearly a chi-squared variable G with d degrees of freedom,
@@ -170,8 +171,9 @@ class Bet:
 
 
 def beginnings(texts: dict[Text, float], length: int) -> dict[Text, float]:
-    """{the first `length` tokens of a text: the probability of all texts that begin so}, from
-    {text: its probability}. A text that is not there has the probability 0.
+    """Cut the texts of a distribution, {text: probability}, to their first `length` tokens. Returns
+    {beginning: the probability of all texts that begin so}, a dict in which a beginning that no
+    text has is 0.
     """
     found: dict[Text, float] = defaultdict(float)
     for text, probability in texts.items():

@@ -159,9 +159,10 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], bool]:
-    """Run alone.main(program, settings) in a process, which is killed if it does not end in time.
-    Returns (what it wrote last, a dict; whether its time was up). Before it has written anything,
-    that is {"name": program, "where": "before the first case", "cases": []}.
+    """Judge a program in a process of its own (alone.main), which is killed if it does not end in
+    time. Returns (the last line of JSON that it wrote, a dict; whether its time was up). The dict
+    has "results" or "error" if it came to its end, else "name", "where" it was, and "cases", the
+    entries of those before; if it has written nothing, no cases and "before the first case".
 
     settings: "timeout", in seconds, is its time, and a few more; an adapter, a file judge_*.py, has
         it again after each line that it writes

@@ -195,15 +195,16 @@ current: Branch | None = None  # of the run in progress, for symbolic numbers (n
 def take(
     run: Callable[[Branch], Hashable], script: Sequence[Choice] = (), deadline: float = math.inf
 ) -> tuple[Any, Branch]:
-    """Call run(branch) once, with a new Branch, which is `current` meanwhile. Returns (what run
-    returned, the branch). In place of what run returned that has None where the branch is too
-    unlikely to count: if it was long and was left out (LeftOut), or an error came at a probability
-    of 1e-7 (RARE) or less.
+    """Call run(branch) once, with a new Branch, which makes and records its random choices, and is
+    `current` meanwhile. Returns (what run returned, the branch). In place of what run returned it
+    has None where the choices are too unlikely to count: if they were many and LeftOut ended them,
+    or if an error came at a probability of 1e-7 (RARE) or less.
 
-    script: choices that it takes first, those of an earlier run; then it takes first options
+    script: the choices to make first, those of an earlier run; after them each takes its first
+        option
     deadline: a time of time.monotonic
     Raises OutOfTime at the deadline, and Undecidable if the run raises any other error, takes more
-    than 5 seconds, or has other choices than the script. The problem has the branch as `branch`.
+    than 5 seconds, or has other choices than the script. The error has the branch as `branch`.
     KeyboardInterrupt passes.
     """
     global current
@@ -230,7 +231,10 @@ def take(
 
 
 def raised(error: BaseException, branch: Branch) -> Undecidable:
-    """What to raise for an error of the examined code in a branch: an Undecidable that names it."""
+    """Make an Undecidable that names an error of the examined code, to be raised in its place. If
+    the run had symbolic random numbers (branch.symbolic), which can cause a TypeError or
+    RuntimeError of their own, it says so. Raises nothing itself.
+    """
     words = f"it raised {describe_error(error)}"
     if branch.symbolic and isinstance(error, (TypeError, RuntimeError)):
         words += "; its random numbers are symbolic, and may not be followed there"
@@ -240,15 +244,16 @@ def raised(error: BaseException, branch: Branch) -> Undecidable:
 def branches(
     run: Callable[[Branch], Hashable], most: float = math.inf, deadline: float = math.inf
 ) -> Iterator[tuple[Any, Branch]]:
-    """Yield (what run(branch) returned, the Branch with its choices and their probability) for
-    every branch of a run, depth first; None for what it returned where the branch was too unlikely
-    to be taken to its end. Some are taken again, to see whether they do the same.
+    """Call run(branch) once for every way in which its random choices can fall, and yield (what it
+    returned, the Branch, with the choices and their probability) each time; None for what it
+    returned where these are too unlikely to be taken to their end. Some runs are made again, to see
+    whether they do the same.
 
     run: makes every random choice with the Branch that it is given
-    most: how many choices the branches may make together
+    most: how many choices all runs may make together, but those that are made again
     deadline: a time of time.monotonic
-    Raises OutOfTime at the deadline; Undecidable after more choices than `most`, if a branch does
-    something else when it is taken again, and if a run raises an error or does not end.
+    Raises OutOfTime at the deadline; Undecidable after more choices than `most`, if a run does
+    something else when it is made again, and if one raises an error or does not end.
     """
     choices_left = most
     script: Sequence[Choice] = ()
@@ -271,8 +276,9 @@ def branches(
 
 
 def next_script(choices: Sequence[Choice]) -> list[Choice]:
-    """The script of the next branch, from the choices of the last one: those up to the last choice
-    that has an option left, which is changed to that option; [] if there is none.
+    """The choices with which the next run is to begin, from those of the last run: the same up to
+    the last one that has an option left, which is changed to its next option; what comes after that
+    is not there. [] if no choice has an option left: then all runs are made.
     """
     for n in reversed(range(len(choices))):
         choice = choices[n]
@@ -317,7 +323,8 @@ MAIN_THREAD = threading.main_thread()
 
 
 def distribution(run: Callable[[Branch], Hashable]) -> dict[Any, float]:
-    """Run every branch. Returns {outcome: probability}.
+    """The exact distribution of what run(branch) returns, {outcome: probability}: it is called for
+    every way in which the random choices that it makes with the Branch can fall.
 
     >>> distribution(lambda rng: rng.accept(0.25))
     {True: 0.25, False: 0.75}

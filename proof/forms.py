@@ -45,12 +45,11 @@ def rule_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     one pass of the target. Raises Undecidable for a result that no rule returns.
 
     branch: makes the random choices, those of the drafts here, and is handed to the rule
-
     call: (draft [K], p [K + 1, n_vocab], q [K, n_vocab], branch=) -> (number accepted, next token),
         or the tokens of the round
     """
     text: list[int] = []
-    n_rounds = case.rounds or 1
+    n_rounds = case.rounds or 1  # a caller's own case may have None
     for _ in range(n_rounds):
         draft, p, q = drafted(case, text, branch)
         result = call_round(call, branch, [*draft], p, q)  # a rule may use up its draft
@@ -187,8 +186,13 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 
 def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
-    """Draft for each row of case.rows, and call a rule for batches once, with all of them. Returns
-    (the texts of the rows, one after the other; number of passes of the target), as batch_text.
+    """Draft for each row of case.rows, and call a rule for batches once, with all of them. A row
+    whose round is shorter than its n_tokens is completed by its target, which takes a pass for each
+    token. Returns (the texts of the rows, one after the other; number of passes of the target, the
+    sum over rows). Raises Undecidable for a result that no such rule returns.
+
+    call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab], branch=) -> rows of
+        tokens, as rounds_of reads them; branch: makes the random choices
     """
     drafts, ps, qs = [], [], []
     for row in case.rows:
@@ -385,9 +389,9 @@ class TableModel:
         return self.last_rows(cache.ids, len(new_ids))
 
     def last_rows(self, ids: list[int], n: int) -> np.ndarray:  # -> [n, n_vocab]
-        """A row after each of the last n of the ids: inside the prompt uniform; after self.prompt
-        and new tokens what self.model gives for these; after as many ids that are another prompt,
-        that row from its last token to its first.
+        """A row, the distribution of the next token, after each of the last n of the ids. Inside
+        the prompt it is uniform; then what self.model gives for the tokens after the prompt. If the
+        ids do not begin with self.prompt, such a row is reversed, so that it is another one.
         """
         n_prompt = len(self.prompt)
         is_own_prompt = ids[:n_prompt] == list(self.prompt)

@@ -261,9 +261,10 @@ def measure(mistake: Mistake) -> dict[str, Any]:
 
 
 def with_an_end(target: Any, mistake: Mistake) -> Callable:
-    """The target of `measure`, a GPT-2 or a Grammar, as a function text -> [N_VOCAB + 1], the
-    distribution of what follows a text, a tuple of new tokens. At the end of a text of the mistake
-    that is the token N_VOCAB for certain, and elsewhere never.
+    """A model, a GPT-2 or a Grammar, as a function text -> [N_VOCAB + 1]: the distribution of what
+    follows PROMPT and a text, a tuple of new tokens. Where a text ends, after n_tokens of the
+    mistake, or n_free if that is less, or where its is_done says so, that is the token N_VOCAB for
+    certain; elsewhere never.
     """
     length = min(mistake.n_tokens, mistake.n_free)
 

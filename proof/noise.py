@@ -136,10 +136,10 @@ class Atom:
 
 def choose(weights: Iterable[float], label: str) -> int:
     """Choose an index of `weights`, each index i with probability weights[i] / sum(weights), by
-    `choose` of the Branch of the run in progress: each possible index is taken in some run. But an
-    index that has all of the probability up to 1e-6 (NEGLIGIBLE) is returned at once: that is no
-    choice, and the others are never taken. Raises Undecidable for weights that are no
-    probabilities, such as negative ones, and if no run is in progress.
+    `choose` of the Branch, the record of the run in progress: other runs take the other possible
+    indices. But an index that has all of the probability up to 1e-6 (NEGLIGIBLE) is returned at
+    once: that is no choice, and the others are never taken. Raises Undecidable for weights that are
+    no probabilities, such as negative ones, and if no run is in progress.
 
     label: what was chosen, for a reader of the branch: "coin", "sampled" or "race"
     """
@@ -154,9 +154,9 @@ def choose(weights: Iterable[float], label: str) -> int:
 
 
 def of_one(method: Callable) -> Callable:
-    """Decorate method(self, c) of Number, such as __add__: a scalar c of NumPy or torch comes to it
-    as Python's own number. For an array the method returns NotImplemented, so that NumPy calls it
-    for each number in there.
+    """Decorate method(self, c) of Number, such as __add__, and return what takes its place: it
+    calls the method with Python's own number for a scalar c of NumPy or torch, and returns
+    NotImplemented for an array c, so that NumPy calls it for each element of c.
     """
 
     def call(self: "Number", c: Any) -> Any:

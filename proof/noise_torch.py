@@ -272,9 +272,9 @@ class Seeded(torch.Generator):
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
     """Yield (owner, name, value) for each function of torch, and method of a tensor, that draws or
-    seeds: whoever sets owner.name to value has symbolic numbers from it, such as a Noise from
-    torch.rand, while a run is enumerated, or Undecidable, where that is not followed. When no run
-    is enumerated, value does what torch does.
+    seeds: value can stand in for owner.name. While a run is enumerated it gives a Noise, a tensor
+    of what stands for random numbers, or raises Undecidable if it has none for that; at other times
+    it does what torch does. Nothing is replaced here.
     """
     yield torch, "Generator", Seeded
     for owner, followed, refused in (

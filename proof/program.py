@@ -73,13 +73,13 @@ def find(program: str) -> tuple[Callable, str]:
 
 
 def function_at(module: ModuleType, name: str, path: Path) -> Any:
-    """What a module has under a name, "verify" or "Class.method"; None if it has nothing there. For
-    a method that needs an object the class is called, without arguments. Raises ValueError, which
-    names the path of the file, if that call fails.
+    """What a module has under a name, "verify" or "Class.method"; None if it has nothing there. A
+    method that needs an object is bound to a new one: the class is called, without arguments.
+    Raises ValueError if that call fails. path: of the module's file, for the message
     """
     found: Any = module
     for part in name.split("."):
-        if isinstance(found, type) and is_method(found, part):  # a method needs an object
+        if isinstance(found, type) and is_method(found, part):
             with in_one_line(f"{path}: expected {found.__name__}() to need no argument"):
                 found = found()
         found = getattr(found, part, None)

@@ -499,8 +499,10 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
 
 
 def more_by_block(entry: dict[str, Any]) -> float:
-    """How many more drafts block verification keeps in a case than the token rule, on average: its
-    "kept_at_most" less its "kept_by_verify"; 0 for trees, where both are None.
+    """How many more drafts block verification keeps in a case than the token rule, on average.
+
+    entry: of the case, a dict with "kept_at_most", what block verification keeps, and
+        "kept_by_verify", what the token rule keeps; both are None for trees, which gives 0
     """
     return (entry["kept_at_most"] or 0.0) - (entry["kept_by_verify"] or 0.0)
 

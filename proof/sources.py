@@ -200,7 +200,7 @@ def factory(real: Any, followed: dict) -> type:
 
     followed: of the Sources, {name of a method: the function that takes its place in such a run}
     """
-    # a subclass, so that isinstance goes on
+    # of a class a subclass, for isinstance
     kind: Any = real if isinstance(real, type) else object
 
     class Factory(kind):

@@ -88,9 +88,10 @@ class Trial:
         return text
 
     def conclude(self) -> None:
-        """Write what the real runs show into self.entry: `measured`; and `first_wrong`, in place of
-        a distance, if they show that the sampler is wrong and the entry has none. Without a run it
-        changes nothing.
+        """Write what the real runs show into self.entry, a dict: "measured", with their number, the
+        odds against an exact sampler, and the text that speaks most against it. If they show that
+        the sampler is wrong, and "first_wrong" is None, that gets the text, and "distance" and
+        "kept" become None. Without a run it changes nothing.
         """
         bet = self.bet
         n_runs = bet.runs + len(self.events)
