@@ -158,8 +158,10 @@ def rule_of(name: str, acceptance: float, seeds: tuple[int, int, int]) -> Callab
 
 def with_fixed_acceptance(rule: Callable, acceptance: float, seed: Any) -> Callable:
     """Return a rule (draft, p, q, rng) -> (n_accepted, next token) that accepts each drafted token
-    with the probability `acceptance`, up to the first rejection. It calls the real rule, so that
-    the time is real, and takes its next token. seed: of the random numbers that accept
+    with the probability `acceptance`, up to the first rejection. It calls the real rule each time,
+    so that the time is real, and returns its next token.
+
+    rule: the real one, with the same arguments and results; seed: of the numbers that accept
     """
     coins = Rng(seed)
 

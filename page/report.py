@@ -173,7 +173,9 @@ def rounds_of(
 
 
 def made() -> str:
-    """With what a page was made, and what that means for its numbers."""
+    """Two sentences for the page: the versions of Python and NumPy and the kind of machine that
+    made it, and how its numbers and text could differ elsewhere.
+    """
     versions = f"Python {platform.python_version()}, NumPy {np.__version__}, {platform.machine()}"
     return (
         f"{versions}. Other machines, and a pass over five words in place of one, can round the "

@@ -199,7 +199,7 @@ def divergence(share: float, right: float) -> float:
     (0.0, inf)
     """
     total = 0.0
-    for x, y in ((share, right), (1 - share, 1 - right)):
+    for x, y in ((share, right), (1 - share, 1 - right)):  # of heads, of tails
         if x > 0:  # in the limit, 0 log 0 is 0
             total += x * math.log(x / y) if y > 0 else math.inf
     return total

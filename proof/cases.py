@@ -230,8 +230,8 @@ def rows(*table: Any) -> Model:
 
 @lru_cache(None)
 def random_model(seed: int, n_vocab: int = 3, n_zeros: int = 0) -> Model:
-    """A model with another random distribution after every text, of which n_zeros entries are 0;
-    for one seed always the same.
+    """Make a model, text -> [n_vocab], with another random distribution after every text, of which
+    n_zeros entries are 0. With the same arguments it is the same model, in every process.
     """
 
     @lru_cache(None)
