@@ -154,11 +154,11 @@ def uneven(model: Model) -> Model:
 
 
 def filtered(temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0) -> ToProbs:
-    """What samplers do to a row of probabilities before they sample, as a function [n_vocab] ->
-    [n_vocab], which returns a row with the sum 1: np.asarray if that is nothing. It does in this
-    order: temperature, 0 for the likeliest token; the top_k likeliest tokens, 0 for all; the
-    likeliest tokens until they have top_p together. Raises ValueError for a setting that is out of
-    bounds.
+    """Make a function [n_vocab] -> [n_vocab] that does what samplers do to a row of probabilities
+    before they sample. It divides the logarithms by the temperature (0: all mass on the likeliest
+    token), then keeps the top_k likeliest tokens (0: all), then the likeliest ones until they have
+    top_p together, and returns a new row with the sum 1. With the defaults, which change nothing,
+    np.asarray is returned. Raises ValueError for a setting that is out of bounds.
     """
     if not 0 <= temperature < math.inf:
         raise ValueError(f"--temperature {temperature}: expected 0 or more, finite")
@@ -523,12 +523,13 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
         if len(x) < k:
             offered = drafted * case.q(text + x)
         for y in range(len(wanted)):
+            longer = (*x, y)
             both_kept = min(wanted[y], offered[y])
             if wanted[y] > both_kept:
-                yield (*x, y), wanted[y] - both_kept
+                yield longer, wanted[y] - both_kept
             if both_kept > 0:
                 both_drafted = offered[y] if block else both_kept
-                unfinished.append(((*x, y), both_kept, both_drafted))
+                unfinished.append((longer, both_kept, both_drafted))
 
 
 def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:

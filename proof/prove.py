@@ -282,10 +282,13 @@ def wrong_of(trials: list[Trial]) -> list[Trial]:
 
 
 def by_enumeration(trials: list[Trial], has_own: bool) -> Verdict | None:
-    """(verdict, reason) if the entries of the enumerated cases tell it, else None: then real runs
-    are needed. In this order: "undecidable" if the function returns tuples that are no rounds;
-    "wrong", but not with has_own, if a case is wrong, and none did something else when it ran
-    again; "undecidable" if a run does not end, or, but not with has_own, raises an error.
+    """(verdict, reason) if what enumeration wrote into trial.entry of each case tells it, else
+    None: then real runs are needed. The first that fits:
+
+        "undecidable"  the function returns tuples that are no rounds
+        "wrong"        a case is wrong, and none did something else when it ran again; not has_own
+        "undecidable"  a run does not end
+        "undecidable"  a run raises an error; not has_own
 
     has_own: whether the function has random numbers of its own: then real runs may tell more
     """
