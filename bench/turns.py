@@ -133,14 +133,16 @@ def written(rounds: Iterator[TimedRound], n_tokens: int) -> Written:
     drafts: list[Draft] = []
     in_all = 0.0
     draft_seconds, target_seconds = [], []
-    next(rounds)  # the prefill
-    for one, seconds, drafting, reading in rounds:
-        room = n_tokens - len(ids) - 1  # - 1: for the target's own token
+    next(rounds)  # the prefill, which writes no token
+    for timed in rounds:
+        one = timed.round
+        n_left = n_tokens - len(ids)  # of the text, when the round begins
+        room = n_left - 1  # the round ends with a token of the target's own
         drafts.append(Draft(room, len(one.draft), one.examined, one.accepted))
         ids += one.tokens
-        in_all += seconds
-        draft_seconds.append(drafting)
-        target_seconds.append(reading)
+        in_all += timed.seconds
+        draft_seconds.append(timed.drafting)
+        target_seconds.append(timed.reading)
     return Written(ids, drafts, in_all, draft_seconds, target_seconds)
 
 

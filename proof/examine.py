@@ -112,7 +112,9 @@ def walk(
         with untouched(), followed():
             for outcome, branch in branches(run, most, deadline):
                 ended = outcome is not None
-                text, n_passes = outcome if ended else ((), 0)
+                text, n_passes = (), 0
+                if ended:
+                    text, n_passes = outcome
                 taken.append(Run(ended, tuple(text), n_passes, branch))
     except Undecidable as problem:
         return taken, problem
@@ -129,17 +131,18 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
 
     target: text -> the distribution of the next token, [n_vocab]
     """
-    yours: Law = defaultdict(float)
+    as_run: Law = defaultdict(float)  # before the target completes them
     kept = 0.0
     for run in runs:
-        yours[run.text] += run.branch.probability
+        as_run[run.text] += run.branch.probability
         kept += run.branch.probability * (len(run.text) - run.n_passes)
-    left_out = 1 - sum(yours.values())
+    left_out = 1 - sum(as_run.values())
     if left_out > TOLERANCE:
         rare = f"rare branches, of probability {left_out:.0e}"
         return dict(problem=f"it raised, or did not end, in {rare}")
-    yours = complete(yours, target, n_tokens, end)
-    right = complete({(): 1.0}, target, n_tokens, end)
+    yours = complete(as_run, target, n_tokens, end)
+    empty_text: Law = {(): 1.0}  # for certain: the target writes all that follows
+    right = complete(empty_text, target, n_tokens, end)
     found = dict(distance=total_variation(yours, right), kept=kept)
     if found["distance"] <= TOLERANCE:
         return found

@@ -29,10 +29,11 @@ def followed() -> Iterator[None]:
 
         torch.set_num_threads(1)  # of tensors this small: 15 times faster
         replacements += noise_torch.replacements()
+    # the end of the stack, also by an error, ends each patch
     with ExitStack() as stack, np.errstate(all="ignore"):
         for owner, name, value in replacements:
             stack.enter_context(patch.object(owner, name, value))
-        yield
+        yield  # an error of the block comes up here, and passes: nothing is compared then
         for owner, name, value in replacements:
             if getattr(owner, name) is not value:
                 raise Undecidable(f"it puts something else in the place of {name}")

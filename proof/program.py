@@ -5,7 +5,7 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,8 +25,10 @@ def load(path: Path) -> ModuleType:
     """
     imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", path.read_bytes())
     if imports_torch:
-        with suppress(ImportError):  # without torch: importing the file raises it again, below
+        try:
             from . import noise_torch  # noqa: F401  # before torch's functions are replaced
+        except ImportError:
+            pass  # without torch: importing the file raises it again, below
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -58,13 +60,18 @@ def find(program: str) -> tuple[Callable, str]:
     class is called, without arguments. Raises ValueError if there is no such function, or several
     without a name, or if the import or the call fails; OSError if there is no such file.
     """
-    file, _, name = program.partition(".py:")
-    path = Path(f"{file}.py" if name else file)
+    path, name = Path(program), ""
+    if ".py:" in program:
+        stem, name = program.split(".py:", maxsplit=1)
+        path = Path(f"{stem}.py")
     module = load(path)
     defined = {key: value for key, value in vars(module).items() if is_defined_in(module, value)}
-    shown = ", ".join(defined) or "none: it defines no function"
-    name = name or name_meant(defined)
+    shown = "none: it defines no function"
+    if defined:
+        shown = ", ".join(defined)
     if not name:
+        name = name_meant(defined)
+    if not name:  # several are possible, or none
         raise ValueError(f"{path}: expected {path}:FUNCTION, of {shown}")
     function = function_at(module, name, path)
     if not callable(function):

@@ -43,7 +43,6 @@ An entry is a dict about one case:
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from operator import itemgetter
 from time import monotonic
@@ -205,9 +204,12 @@ def warm_up(trial: Trial, deadline: float, most: int = 1) -> None:
     goes on, after the deadline, a time of time.monotonic.
     """
     for _ in range(most):
-        with suppress(Exception, Undecidable, SystemExit):
-            Trial(trial.sampler, trial.case, ALPHA, np.random.default_rng()).run(deadline)
+        another = Trial(trial.sampler, trial.case, ALPHA, np.random.default_rng())
+        try:
+            another.run(deadline)  # at the deadline it raises OutOfTime, an Undecidable
             return
+        except (Exception, Undecidable, SystemExit):
+            pass  # it is run again, if there is a run left
 
 
 def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:

@@ -138,10 +138,13 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     what: the word for the text
     """
     yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
-    digits = 4 if abs(yours - right) > 1e-3 else 7
-    figures = f"yours {yours:.{digits}f}, right {right:.{digits}f}"
     text, event = " ".join(map(str, first_wrong["text"])), first_wrong["event"]
-    wrong = event[0].upper() + event[1:] if event else f'{what} "{text}": {figures}'
+    digits = 4
+    if abs(yours - right) <= 1e-3:  # four digits could be the same ones
+        digits = 7
+    wrong = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}'
+    if event:  # no text is wrong
+        wrong = event[0].upper() + event[1:]
     if draws is None:
         how = "Real runs show it."
     elif draws:
