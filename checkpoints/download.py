@@ -27,6 +27,8 @@ from checkpoints.folder import OPTIONAL, WEIGHTS, weights_files
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
+# a Content-Range: first byte, last byte, size of the file; more than 18 digits are no size
+NUMBERS = "bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})"
 LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
 # why a request makes no connection
@@ -79,10 +81,17 @@ def fetch_model(repository: str, folder: Path) -> None:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
         raise ValueError(f"{repository}: {problem}; use the name of one") from None
     finally:
-        # rmdir fails for a folder that holds something: from the innermost on, until one does
+        remove_empty(made)  # after a success, none of them is
+
+
+def remove_empty(folders: list[Path]) -> None:
+    """Remove those of the folders that are empty, in this order: a folder comes before the one that
+    it lies in. One that another process has removed, or writes into, is passed over.
+    """
+    for folder in folders:
         with contextlib.suppress(OSError):
-            for path in made:
-                path.rmdir()
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def fetch_files(url: str, folder: Path) -> None:
@@ -152,7 +161,9 @@ def reason_of(error: Exception) -> str:
     """Why an attempt failed, in words: the message of a Retry; of any other error only the name of
     its class, as a message of requests holds the history of a connection.
     """
-    return str(error) if isinstance(error, Retry) else type(error).__name__
+    if isinstance(error, Retry):
+        return str(error)
+    return type(error).__name__
 
 
 def attempt(url: str, path: Path) -> Exception | None:
@@ -206,8 +217,8 @@ def fetch_rest(url: str, path: Path) -> None:
     with ask(url, begun) as reply:
         part = place_of(reply, path, begun)
         require_room(part)
-        limit = math.inf if path.suffix in (".safetensors", ".bin") else TEXT_LIMIT
-        receive(reply, part, path.name, limit)
+        is_of_weights = path.suffix in (".safetensors", ".bin")
+        receive(reply, part, path.name, limit=math.inf if is_of_weights else TEXT_LIMIT)
     complete(part, path, stated_checksum(reply))
 
 
@@ -236,8 +247,9 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
     """
     quoted = quote(tag, safe="")
     can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
-    in_name = quoted if can_resume else os.getpid()
-    part = path.with_name(f"{path.name}.{in_name}.part")
+    if not can_resume:
+        quoted = str(os.getpid())
+    part = path.with_name(f"{path.name}.{quoted}.part")
     part.touch()
     return Part(part, tag, size=size)
 
@@ -289,11 +301,13 @@ def size_if_rest(reply: requests.Response, part: Part) -> int | None:
     part.start and its ETag is that of the part; else None. The header "Content-Range: bytes
     5-7/100" gives 100 for start = 5: the reply need not bring all the rest.
     """
-    if reply.headers.get("ETag") != part.tag:
+    if reply.headers.get("ETag") != part.tag:  # or the reply has none: part.tag is a str
         return None
     content_range = reply.headers.get("Content-Range", "")
-    said = re.fullmatch(rf"bytes {part.start}-[0-9]+/([0-9]{{1,18}})", content_range)
-    return int(said[1]) if said else None
+    said = re.fullmatch(NUMBERS, content_range)
+    if said is None or int(said[1]) != part.start:
+        return None
+    return int(said[2])
 
 
 def require_file(reply: requests.Response, expected: int) -> None:
@@ -347,7 +361,9 @@ def receive(reply: requests.Response, part: Part, name: str, limit: float) -> No
 
 def require_room(part: Part) -> None:
     """Raise ValueError if what a part lacks, as far as that is known, does not fit on the disk."""
-    lacking = 0 if part.size is None else part.size - part.start
+    if part.size is None:
+        return
+    lacking = part.size - part.start
     if lacking > shutil.disk_usage(part.path.parent).free:
         raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
 
@@ -360,10 +376,10 @@ def complete(part: Part, path: Path, checksum: str | None) -> None:
     checksum is another: then the part is removed. Without a stated size, any size is right.
     """
     n_come = part.path.stat().st_size
-    size = n_come if part.size is None else part.size  # of an unknown size, all have come
-    if n_come < size:
+    if part.size is not None and n_come < part.size:
         raise Retry("the server sent a piece of it")
-    if n_come > size or (checksum and sha256_of([part.path]) != checksum):
+    has_too_many = part.size is not None and n_come > part.size
+    if has_too_many or (checksum and sha256_of([part.path]) != checksum):
         part.path.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part.path, path)

@@ -42,7 +42,9 @@ def interrupts_held() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    resource_tracker.ensure_running()  # starting it lets SIGINT through again: do it first
+    # multiprocessing starts this process with the first worker, and its start ends by unblocking
+    # SIGINT; one that runs already is not started again
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -57,7 +59,8 @@ def processes_of(address: str) -> int:
     kind, _, number = address.partition(":")
     if kind != "local":
         return 0
-    most = 4 * (os.cpu_count() or 1)
+    n_cores = os.cpu_count() or 1  # None if that is unknown
+    most = 4 * n_cores
     if not number.isdecimal() or not 1 <= int(number) <= most:
         problem = f"from 1 to {most} processes make sense here"
         raise ValueError(f"--cluster {address}: {problem}; {EXPECTED}")
@@ -99,8 +102,10 @@ def connect(address: str) -> Iterator[Callable[[Callable, Iterable], Iterator[An
     # what the stack has entered ends with the block, the last first, and also after an error
     with dask.config.set(SETTINGS), ExitStack() as stack:
         try:
-            opened = local_client(n_local) if n_local else Client(address, timeout=TIMEOUT)
-            client = stack.enter_context(opened)
+            if n_local:
+                client = stack.enter_context(local_client(n_local))
+            else:
+                client = stack.enter_context(Client(address, timeout=TIMEOUT))
             client.wait_for_workers(1, timeout=FIRST_WORKER)
         except (OSError, ValueError, RuntimeError, TypeError) as error:  # TypeError: TLS, no keys
             reason = first_line(error) or "no answer"

@@ -133,14 +133,16 @@ def target(
     books, held_out = books.to(device), held_out.to(device)
     files.seed_weights(seed)
     model = GPT2(config).to(device)
-    lesson = partial(texts.steps_of_books, books, tokens_per_step, n_seq, seed)
-    losses = partial(of_next_tokens, model)
+    lesson = partial(texts.steps_of_books, books, tokens_per_step, n_seq, seed)  # (first, end)
+    losses = partial(of_next_tokens, model)  # (batch, progress)
 
     # what it is marked by
     rng = texts.generator(books, Purpose.VALIDATION, 0)
-    exam = partial(mark_target, model, texts.passages(held_out, N_MARKED, n_seq, rng))
+    marked = texts.passages(held_out, N_MARKED, n_seq, rng)
+    exam = partial(mark_target, model, marked)
 
-    train(made, identity, [model], [learning_rate], lesson, losses, exam, steps)
+    models, rates = [model], [learning_rate]
+    train(made, identity, models, rates, lesson=lesson, losses=losses, exam=exam, steps=steps)
     files.write_model(model, made, source)
 
 
@@ -196,16 +198,19 @@ def distil(
     models = [learner.module.to(device) for learner in learners]
     rates = []
     for learner in learners:
-        rates.append(TRAINED * learning_rate if learner.begins_as else learning_rate)
-    lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)
-    losses = partial(of_drafts, teacher, learners)
+        rate = learning_rate
+        if learner.begins_as:
+            rate *= TRAINED
+        rates.append(rate)
+    lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)  # (first, end)
+    losses = partial(of_drafts, teacher, learners)  # (batch, progress)
 
     # what they are marked by
     rng = texts.generator(books, Purpose.VALIDATION, 0)
     sampled, greedy = texts.written(teacher, held_out, N_MARKED, N_MARKED, rng)
     exam = partial(mark_drafts, teacher, learners, sampled, greedy)
 
-    train(made, identity, models, rates, lesson, losses, exam, steps)
+    train(made, identity, models, rates, lesson=lesson, losses=losses, exam=exam, steps=steps)
     for learner in learners:
         files.write_student(learner, made, source)
 

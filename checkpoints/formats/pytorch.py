@@ -17,12 +17,11 @@ import math
 import pickle
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
 from checkpoints.files import TABLE_LIMIT, errors_about
-from checkpoints.formats.tensor import Tensor, itemsize
+from checkpoints.formats.tensor import MAX_AXES, Tensor, itemsize
 
 MAGIC = 0x1950A86A20F9469CFC6C  # the first pickle of an old file
 # the instructions that torch.save writes, a byte each, such as } for an empty dict
@@ -69,8 +68,9 @@ class SmallReads(io.BufferedReader):
         """Up to `size` bytes. If size is None, negative or more than 1 MiB (TABLE_LIMIT): all that
         are left in the file, which raises ValueError if they are more than that.
         """
-        is_bounded = size is not None and 0 <= size <= TABLE_LIMIT
-        raw = super().read(size if is_bounded else TABLE_LIMIT + 1)
+        if size is None or not 0 <= size <= TABLE_LIMIT:
+            size = TABLE_LIMIT + 1  # one more than is allowed, to tell whether there are more
+        raw = super().read(size)
         if len(raw) > TABLE_LIMIT:
             raise ValueError(f"lists its tensors in more than {TABLE_LIMIT:,} bytes")
         return raw
@@ -149,7 +149,7 @@ class Unpickler(Machine):
         anything else.
         """
         _storage, name, key, _device, n_numbers, *_more = pid
-        if (type(name), type(key), type(n_numbers)) != (str, str, int):
+        if type(name) is not str or type(key) is not str or type(n_numbers) is not int:
             raise ValueError("has a storage of another form than torch's")
         return Storage(STORAGES[name], key, n_numbers)
 
@@ -166,7 +166,10 @@ def read_table(path: Path) -> dict[str, Tensor]:
         with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            views, places = read_zip(file) if is_zip else read_old(file)
+            if is_zip:
+                views, places = read_zip(file)
+            else:
+                views, places = read_old(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
@@ -241,10 +244,9 @@ def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places
     for key, dtype in dtypes.items():
         file.seek(offset)
         n_numbers = int.from_bytes(file.read(8), "little")
-        begin = offset + 8
         size = n_numbers * itemsize(dtype)
-        places[key] = begin, size
-        offset = begin + size  # where the next count begins
+        places[key] = offset + 8, size
+        offset += 8 + size  # where the next count begins
     return places
 
 
@@ -263,21 +265,23 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
     dtype, key, n_numbers = view.storage
     begin, size = places[key]
     end = begin + size
-    tensor = Tensor(path, name, dtype, view.shape, begin + view.first * itemsize(dtype))
-    # a view with gaps reaches further than its size says, but such a tensor is never read
-    is_inside = begin <= tensor.offset and tensor.offset + tensor.size <= end
+    offset = begin + view.first * itemsize(dtype)
+    tensor = Tensor(path, name, dtype, view.shape, offset, order_of(view))
+    # a view with gaps takes more than its size: Tensor.stored refuses to read it
+    is_inside = begin <= offset and offset + tensor.size <= end
     if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")
     if end > n_bytes:
         raise ValueError(f"{name!r} lies behind the end of the file")
-    # last: Tensor has refused thousands of axes, with which order_of would take long
-    return replace(tensor, order=order_of(view))
+    return tensor
 
 
 def order_of(view: View) -> Literal["C", "F"] | None:
     """How the numbers of a view lie in its storage: "C" if rows follow one another without a gap,
     "F" if columns do, as in a transposed matrix, else None.
     """
+    if len(view.shape) > MAX_AXES:  # Tensor refuses them; products of thousands would take long
+        return None
     if view.strides == strides_of(view.shape):
         return "C"
     if view.strides[::-1] == strides_of(view.shape[::-1]):  # those of its transpose
