@@ -116,14 +116,16 @@ def generate(
     target, draft_model, encoder = pair_of(flags)
     ids = encode_prompt(prompt, encoder, target)
 
-    # decode with each of the two loops, and show the texts; short ones again, for a median time
-    turns: dict[Any, list[dict]] = {}
-    for decoder in decoders_of(mode):
+    # decode with each of the two loops, and show the texts
+    turns: dict[Any, list[dict]] = {decoder: [] for decoder in decoders_of(mode)}
+    for decoder, results in turns.items():
         rounds = begin(decoder, target, draft_model, encoder, ids, **options)
-        turns[decoder] = [show.first_text(decoder, rounds, encoder, flags)]
+        results.append(show.first_text(decoder, rounds, encoder, flags))
+
+    # decode short texts again, for a median time
     seconds = sum(results[0]["seconds"] for results in turns.values())
-    n_more = N_TURNS - 1 if mode == "both" and seconds <= LONG else 0
-    for _ in range(n_more):
+    n_turns = N_TURNS if mode == "both" and seconds <= LONG else 1
+    for _ in range(1, n_turns):
         for decoder, results in turns.items():
             rounds = begin(decoder, target, draft_model, encoder, ids, **options)
             results.append(decode(rounds, encoder, show.progress))

@@ -25,7 +25,9 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
     config = read_json(path, optional=True)
-    n_rows = read_number("n_vocab", config, path) if config else math.inf  # of the embedding
+    n_rows = math.inf  # of the embedding
+    if config:
+        n_rows = read_number("n_vocab", config, path)
     kept = {}
     spaced, rowless = [], []  # texts of the tokens that are left out
     for text, token in tokens.items():
@@ -117,7 +119,9 @@ def named_tokens(settings: dict) -> list[dict]:
     values = [value for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
         more = settings.get(name) or []  # it may be null
-        values += more.values() if isinstance(more, dict) else more
+        if isinstance(more, dict):
+            more = more.values()
+        values += more
     tokens: list[dict] = []
     for value in values:
         if isinstance(value, str):

@@ -27,8 +27,6 @@ from checkpoints.folder import OPTIONAL, WEIGHTS, weights_files
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
-# a Content-Range: first byte, last byte, size of the file; more than 18 digits are no size
-NUMBERS = "bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})"
 LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
 # why a request makes no connection
@@ -81,17 +79,10 @@ def fetch_model(repository: str, folder: Path) -> None:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
         raise ValueError(f"{repository}: {problem}; use the name of one") from None
     finally:
-        remove_empty(made)  # after a success, none of them is
-
-
-def remove_empty(folders: list[Path]) -> None:
-    """Remove those of the folders that are empty, in this order: a folder comes before the one that
-    it lies in. One that another process has removed, or writes into, is passed over.
-    """
-    for folder in folders:
-        with contextlib.suppress(OSError):
-            if not any(folder.iterdir()):
-                folder.rmdir()
+        with contextlib.suppress(OSError):  # another process may write there
+            for path in made:  # the innermost first
+                if not any(path.iterdir()):  # as after an error
+                    path.rmdir()
 
 
 def fetch_files(url: str, folder: Path) -> None:
@@ -161,9 +152,7 @@ def reason_of(error: Exception) -> str:
     """Why an attempt failed, in words: the message of a Retry; of any other error only the name of
     its class, as a message of requests holds the history of a connection.
     """
-    if isinstance(error, Retry):
-        return str(error)
-    return type(error).__name__
+    return str(error) if isinstance(error, Retry) else type(error).__name__
 
 
 def attempt(url: str, path: Path) -> Exception | None:
@@ -247,9 +236,8 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
     """
     quoted = quote(tag, safe="")
     can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
-    if not can_resume:
-        quoted = str(os.getpid())
-    part = path.with_name(f"{path.name}.{quoted}.part")
+    in_name = quoted if can_resume else os.getpid()
+    part = path.with_name(f"{path.name}.{in_name}.part")
     part.touch()
     return Part(part, tag, size=size)
 
@@ -304,7 +292,8 @@ def size_if_rest(reply: requests.Response, part: Part) -> int | None:
     if reply.headers.get("ETag") != part.tag:  # or the reply has none: part.tag is a str
         return None
     content_range = reply.headers.get("Content-Range", "")
-    said = re.fullmatch(NUMBERS, content_range)
+    # first byte, last byte, size of the file; a number of more than 18 digits is none of these
+    said = re.fullmatch("bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", content_range)
     if said is None or int(said[1]) != part.start:
         return None
     return int(said[2])
@@ -361,9 +350,7 @@ def receive(reply: requests.Response, part: Part, name: str, limit: float) -> No
 
 def require_room(part: Part) -> None:
     """Raise ValueError if what a part lacks, as far as that is known, does not fit on the disk."""
-    if part.size is None:
-        return
-    lacking = part.size - part.start
+    lacking = 0 if part.size is None else part.size - part.start
     if lacking > shutil.disk_usage(part.path.parent).free:
         raise ValueError(f"{part.path}: {lacking:,} bytes do not fit on the disk; make room")
 

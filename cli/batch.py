@@ -162,7 +162,9 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     interrupted; a last line that lacks only its end gets it. Raises ValueError if another line is
     not that of its job, or is not whole. Warns if the last one does not say which models wrote it.
     """
-    data = path.read_bytes() if path.is_file() else b""  # a device, such as /dev/full, has none
+    data = b""
+    if path.is_file():  # a device, such as /dev/full, has no lines
+        data = path.read_bytes()
     *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
@@ -197,8 +199,7 @@ def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
     the next job, or empty; False if there are more lines than jobs. The line of a job begins with
     the JSON of {"settings": job}, without the last brace; only that is compared.
     """
-    n_begun = len(lines) + (1 if piece else 0)
-    if n_begun > len(jobs):
+    if len(lines) > len(jobs):
         return False
     begins = [json.dumps({"settings": job}).encode()[:-1] for job in jobs]
     for line, its_begin in zip(lines, begins):
@@ -206,6 +207,8 @@ def are_of(jobs: list[Job], lines: list[bytes], piece: bytes) -> bool:
             return False
     if not piece:
         return True
+    if len(lines) == len(jobs):  # there is no next job
+        return False
     next_begin = begins[len(lines)]
     return piece.startswith(next_begin) or next_begin.startswith(piece)
 

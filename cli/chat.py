@@ -87,10 +87,12 @@ def answer(settings: dict[str, Any], line: str) -> None:
         page = inspect.getdoc(chat) or ""  # python -OO strips it
         first_paragraph = page.partition("\n\n")[0]
         say(*first_paragraph.splitlines())
-    elif line.startswith("/") and not line.startswith("//"):
+    elif line.startswith("//"):  # a prompt that begins with a slash
+        continue_text(settings, line[1:])
+    elif line.startswith("/"):
         change(settings, line[1:])
     elif line.strip():
-        continue_text(settings, line[1:] if line.startswith("//") else line)
+        continue_text(settings, line)
 
 
 def change(settings: dict[str, Any], words: str) -> None:

@@ -59,8 +59,7 @@ def processes_of(address: str) -> int:
     kind, _, number = address.partition(":")
     if kind != "local":
         return 0
-    n_cores = os.cpu_count() or 1  # None if that is unknown
-    most = 4 * n_cores
+    most = 4 * (os.cpu_count() or 1)
     if not number.isdecimal() or not 1 <= int(number) <= most:
         problem = f"from 1 to {most} processes make sense here"
         raise ValueError(f"--cluster {address}: {problem}; {EXPECTED}")

@@ -127,7 +127,8 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     try:
         inspect.signature(command).bind(*plain, **texts)
     except TypeError as error:  # words are missing, or too many
-        raise ValueError(f"{' '.join([command.__name__, *plain])}: {error}; try --help") from None
+        given = " ".join([command.__name__] + plain)
+        raise ValueError(f"{given}: {error}; try --help") from None
     # Fire takes the texts from here, and reads each as the flag's annotation says, others as texts
     readers = {name: partial(read, flag) for name, flag in flags.items()}
     fire.decorators.SetParseFn(str)(command)

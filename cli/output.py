@@ -23,9 +23,10 @@ def require_writable(path: Path) -> None:
     if path.is_dir():
         raise ValueError(f"{path}: cannot be written: a folder")
     place = path if path.exists() else path.resolve().parent  # of what a link leads to
+    if not place.exists():
+        raise ValueError(f"{path}: cannot be written: there is no folder {place}")
     if not os.access(place, os.W_OK):
-        why = "no permission, or read-only" if place.exists() else f"there is no folder {place}"
-        raise ValueError(f"{path}: cannot be written: {why}")
+        raise ValueError(f"{path}: cannot be written: no permission, or read-only")
 
 
 def require_new(path: str | Path, *endings: str) -> Path:

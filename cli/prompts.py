@@ -63,9 +63,10 @@ def prompt_of(line: str, where: str) -> str:
         record = None
     if isinstance(record, dict) and "settings" in record:
         record = record["settings"]
-    fields = record if isinstance(record, dict) else {}
-    found = [fields[name] for name in FIELDS if name in fields]
-    prompt = found[0] if found else None
+    prompt = None
+    if isinstance(record, dict):
+        found = [record[name] for name in FIELDS if name in record]
+        prompt = next(iter(found), None)
     if not isinstance(prompt, str) or not prompt.strip():
         raise ValueError(f"{where}: expected a JSON object with a text as {' or '.join(FIELDS)}")
     if re.search(r"[\ud800-\udfff]", prompt):

@@ -85,9 +85,10 @@ def read_together(
     xp = model.backend.xp
     x = xp.concatenate([model.embed(new, cache) for new, cache in zip(new_ids, caches)])
     x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
-    for cache, new, rows in zip(caches, new_ids, slices):
+    last_rows = []
+    for cache, new, rows, n_last in zip(caches, new_ids, slices, n_lasts):
         cache.advance(new, x[rows])
-    last_rows = [x[rows.stop - n_last : rows.stop] for rows, n_last in zip(slices, n_lasts)]
+        last_rows.append(x[rows.stop - n_last : rows.stop])
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[rows] for rows in consecutive(n_lasts)]
 
@@ -164,7 +165,7 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
     waiting: one Request for each text that is being decoded
     """
     drafts = [request.model for request in waiting if request.model is not target]
-    model = drafts[0] if drafts else target
+    model = next(iter(drafts), target)  # the first
     requests = [request for request in waiting if request.model is model]
     # threads come in any order: in a fixed order, each run stacks the same rows
     requests.sort(key=lambda request: request.text_index)

@@ -138,8 +138,7 @@ def target(
 
     # what it is marked by
     rng = texts.generator(books, Purpose.VALIDATION, 0)
-    marked = texts.passages(held_out, N_MARKED, n_seq, rng)
-    exam = partial(mark_target, model, marked)
+    exam = partial(mark_target, model, texts.passages(held_out, N_MARKED, n_seq, rng))
 
     models, rates = [model], [learning_rate]
     train(made, identity, models, rates, lesson=lesson, losses=losses, exam=exam, steps=steps)
@@ -198,10 +197,8 @@ def distil(
     models = [learner.module.to(device) for learner in learners]
     rates = []
     for learner in learners:
-        rate = learning_rate
-        if learner.begins_as:
-            rate *= TRAINED
-        rates.append(rate)
+        factor = TRAINED if learner.begins_as else 1.0
+        rates.append(factor * learning_rate)
     lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)  # (first, end)
     losses = partial(of_drafts, teacher, learners)  # (batch, progress)
 

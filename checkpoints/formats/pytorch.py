@@ -166,10 +166,8 @@ def read_table(path: Path) -> dict[str, Tensor]:
         with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            if is_zip:
-                views, places = read_zip(file)
-            else:
-                views, places = read_old(file)
+            read = read_zip if is_zip else read_old
+            views, places = read(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 

@@ -186,8 +186,10 @@ def index_names(folder: Path) -> list[str]:
     model.ckpt.index, as OpenAI's is named. Raises ValueError if `checkpoint` is too long.
     """
     note = folder / "checkpoint"
-    with errors_about(note):
-        text = read_text_file(note).decode(errors="replace") if note.is_file() else ""
+    text = ""
+    if note.is_file():
+        with errors_about(note):
+            text = read_text_file(note).decode(errors="replace")
     # one name, without its folders, or none
     newest = re.findall(r'^model_checkpoint_path: "(?:.*[/\\])?(.+)"', text)
     if newest:
