@@ -365,8 +365,7 @@ def complete(part: Part, path: Path, checksum: str | None) -> None:
     n_come = part.path.stat().st_size
     if part.size is not None and n_come < part.size:
         raise Retry("the server sent a piece of it")
-    has_too_many = part.size is not None and n_come > part.size
-    if has_too_many or (checksum and sha256_of([part.path]) != checksum):
+    if part.size not in (None, n_come) or (checksum and sha256_of([part.path]) != checksum):
         part.path.unlink()
         raise Retry("what came is not what the server states")
     os.replace(part.path, path)
@@ -376,7 +375,7 @@ def stated_checksum(reply: requests.Response) -> str | None:
     """The SHA-256 of a large file in hexadecimal, as Hugging Face states it in the header
     X-Linked-Etag of the reply or, mostly, of a redirect that led to it; None if none is stated.
     """
-    for answer in (*reply.history, reply):
+    for answer in reply.history + [reply]:
         tag = answer.headers.get("X-Linked-Etag", "").strip('"')
         if re.fullmatch("[0-9a-f]{64}", tag):
             return tag

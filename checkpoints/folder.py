@@ -63,9 +63,9 @@ def model_files(folder: Path) -> list[Path]:
     and if it has them, generation_config.json and the lists of tokens, such as added_tokens.json.
     Raises ValueError if one is missing; shards may be.
     """
-    needed = [first_of(folder, *CONFIGS), *tokenizer_files(folder), *weights_files(folder)]
+    needed = [first_of(folder, *CONFIGS)] + tokenizer_files(folder) + weights_files(folder)
     optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
-    return [*dict.fromkeys(needed + optional)]  # each once: tokenizer.json may be in both
+    return list(dict.fromkeys(needed + optional))  # each once: tokenizer.json may be in both
 
 
 def problem_with(folder: Path) -> str:

@@ -70,7 +70,7 @@ def require_logits(folder: Path, model: Model) -> None:
     """Raise ValueError unless the logits after up to eight tokens are finite, and the largest is
     more than 0.01 above the smallest. folder: of the model, for the error
     """
-    ids = [*range(min(8, model.config.n_ctx, model.config.n_vocab))]
+    ids = list(range(min(8, model.config.n_ctx, model.config.n_vocab)))
     logits = model.read(ids, model.new_cache())  # [1, n_vocab]
     if not 0.01 < np.ptp(logits) < np.inf:  # NaN is not between them
         problem = "the logits of all tokens are equal, or not finite"
@@ -81,5 +81,5 @@ def require_logits(folder: Path, model: Model) -> None:
 def follows(model: Model, ids: list[int], tokens: list[int]) -> bool:
     """Whether the model, greedily, writes these tokens after the ids."""
     # row i of the logits is for tokens[i]; nothing follows the last token, so it is not read
-    logits = model.read([*ids, *tokens[:-1]], model.new_cache(), n_last=len(tokens))
+    logits = model.read(ids + tokens[:-1], model.new_cache(), n_last=len(tokens))
     return logits.argmax(axis=-1).tolist() == tokens

@@ -12,7 +12,6 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
 from typing import Any, get_args
 
@@ -67,8 +66,10 @@ def read(flag: inspect.Parameter, text: str) -> Any:
         if kind is bool and text in ("True", "False"):
             return text == "True"
         if kind in (int, float, str):
-            with suppress(ValueError):
+            try:
                 return kind(text)
+            except ValueError:
+                continue  # with the next kind
     from cli.help import wrong_value
 
     raise wrong_value(flag.name, text, kinds)
@@ -85,7 +86,7 @@ def split(
     """
     plain: list[str] = []
     texts: dict[str, str] = {}
-    rest = [*words]
+    rest = list(words)
     while rest:
         word = rest.pop(0)
         if word in ("-h", "--help"):
@@ -135,7 +136,7 @@ def call(command: Callable, words: list[str], first: Callable) -> None:
     fire.decorators.SetParseFns(**readers)(command)
     named = [f"--{name}={text}" for name, text in texts.items()]
     # without a separator of its own, which no word has, Fire would take a word - for one
-    fire.Fire(command, [*plain, *named, "--", "--separator=\0"])
+    fire.Fire(command, plain + named + ["--", "--separator=\0"])
 
 
 def find(name: str, commands: Commands) -> Callable:
@@ -160,9 +161,9 @@ def run(words: list[str], commands: Commands) -> int:
     """
     first_name = next(iter(commands))
     if words[:1] == ["help"]:
-        words = [*words[1:], "--help"]
+        words = words[1:] + ["--help"]
     if not words or words[0].startswith("-"):
-        words = [first_name, *words]
+        words = [first_name] + words
     try:
         command, first = find(words[0], commands), find(first_name, commands)
         # a model that overflows is reported once, where its logits are used

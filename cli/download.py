@@ -20,7 +20,7 @@ def download(*sizes: str, models_dir: str = MODELS_DIR) -> None:
     """
     unknown = [repr(size) for size in sizes if not repository(size_of(size))]
     if unknown or not sizes:
-        given = " ".join(["download", *unknown])
+        given = " ".join(["download"] + unknown)
         expected = f"sizes, of {', '.join(REPOSITORIES)}, or Hugging Face repositories"
         raise ValueError(f"{given}: expected {expected} as owner/name")
     for size in sizes:

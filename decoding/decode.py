@@ -52,7 +52,7 @@ def load_drafts(
     load: loads the models but for the heads, as utils.load_models does
     """
     sizes = [name for name in drafts if name not in (NGRAM, *HEADS)]
-    models, encoder = load([target, *sizes], models_dir, get_backend(backend))
+    models, encoder = load([target] + sizes, models_dir, get_backend(backend))
     for model in models:
         model.read([0], model.new_cache(1))  # a warm-up: the first pass is slow
     target_model, *draft_models = models

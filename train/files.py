@@ -166,7 +166,7 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
     """
     write_tensors(model.transformer, folder / "model.safetensors")
     lists = [source / name for name in LISTS]  # of tokens
-    for path in {*tokenizer_files(source), *lists}:  # which may overlap
+    for path in set(tokenizer_files(source) + lists):  # which may overlap
         if path.is_file():
             write(folder / path.name, path.read_bytes())
     write(folder / "config.json", model.config.to_json_string().encode())

@@ -135,7 +135,7 @@ def train(
     if the folder cannot be made, or written.
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
-    parts: list[Any] = [*models]  # what a checkpoint has the states of
+    parts: list[Any] = list(models)  # what a checkpoint has the states of
     for of_model in optimizers:
         parts += of_model
     step = resume(folder, identity, parts)

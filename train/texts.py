@@ -46,7 +46,7 @@ def read_ids(corpus: str, split: str, folder: Path, least: int) -> Tensor:  # ->
     encoder = load_encoder(folder)
     ids: list[int] = []
     for document in read_documents(corpus, split):
-        ids += [*encoder.encode(document), encoder.end_of_text]
+        ids += encoder.encode(document) + [encoder.end_of_text]
     if len(ids) < least:
         raise ValueError(f"{corpus!r}: {len(ids)} {split} tokens; expected at least {least}")
     return torch.tensor(ids)
