@@ -171,7 +171,8 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
     """
     parts = []
     in_a_row = entries_in_a_row(entries)
-    for i, (entry, (colour, stroke)) in enumerate(zip(entries, looks)):
+    for i, entry in enumerate(entries):
+        colour, stroke = looks[i]
         x = LEFT + COLUMN * (i % in_a_row)
         y = LEGEND + ROW * (i // in_a_row)
         parts.append(f'<polyline points="{x},{y} {x + SAMPLE},{y}" {stroke}/>')

@@ -58,7 +58,8 @@ def replay(
         models_dir: the folder that holds a folder for each model
         json: print a JSON object for each row, and nothing else
     """
-    names, Ks = read_list("draft_model_size", draft_model_size), read_list("K", K, int)
+    names = read_list("draft_model_size", draft_model_size)
+    Ks = read_list("K", K, int)
     for name in names:
         if name in HEADS:
             problem = "expected a model or ngram, as a head needs to see its target"
@@ -251,11 +252,11 @@ def model_along(model: Model, prompt: list[int], text: list[int], limits: list[i
     logits = model.read(ids[:n_read], model.new_cache(), n_last=n_last)
     greedy = (logits == largest(logits)).argmax(axis=-1)  # the first with the largest logit
 
-    agree = len(text) * [0]  # of each position, how many tokens in a row are the model's likeliest
+    # of each position, how many tokens in a row are the model's likeliest; 0 behind the text
+    agree = [0] * (len(text) + 1)
     for i in reversed(range(n_last)):  # none behind the context
         if greedy[i] == text[i]:
-            following = agree[i + 1] if i + 1 < len(text) else 0
-            agree[i] = 1 + following
+            agree[i] = 1 + agree[i + 1]
 
     drafts = []
     for i, limit in enumerate(limits):

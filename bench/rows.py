@@ -75,9 +75,8 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "acceptance_rate": ratio_interval(accepted, examined, most=1),
     }
 
-    tokens_per_pass = figures["tokens_per_target_pass"]
     reasons = {  # None for a figure that stands
-        "speedup": why_no_speedup(intervals["speedup"], bug, tokens_per_pass),
+        "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
         "verify_cost": why_no_verify_cost(v),
         "predicted": why_no_prediction(runs, K, v),
     }

@@ -46,7 +46,9 @@ def number(value: float | int | str | None) -> str:
     if isinstance(value, float):
         if value >= 10:
             return f"{value:.1f}"
-        return f"{value:.2f}" if value >= 1 else f"{value:.3f}"
+        if value >= 1:
+            return f"{value:.2f}"
+        return f"{value:.3f}"
     return str(value)
 
 

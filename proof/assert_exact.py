@@ -42,8 +42,9 @@ def assert_exact(
         or waits in a thread of its own
     seed: of the drafts in real runs; None for another each time
     """
-    rows = to_probs or filtered(temperature, top_k, top_p)
-    result = prove(function, cases, None, rows, batch=batch, timeout=timeout, seed=seed)
+    if to_probs is None:
+        to_probs = filtered(temperature, top_k, top_p)
+    result = prove(function, cases, None, to_probs, batch=batch, timeout=timeout, seed=seed)
     verdict, words = result["verdict"], describe(result)
     if verdict == "not told apart" and measured:
         warnings.warn(words, stacklevel=2)

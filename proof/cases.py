@@ -371,7 +371,8 @@ def tree_case(name: str, target: Model, draft_model: Model, parents: Text, **how
     """
     depths: list[int] = []  # of each node
     for parent in parents:
-        depths.append(1 + depths[parent] if parent >= 0 else 1)
+        above = depths[parent] if parent >= 0 else 0
+        depths.append(above + 1)
     depth = max(depths, default=0)
     return Case(name, target, draft_model, depth, depth + 1, (), parents=parents, **how)
 

@@ -77,7 +77,8 @@ class Choice:
         """
         words = f"{self.label} {self.index}"
         if self.label == "coin":
-            words = f"coin of {self.weights[0]:.4g}: {'no' if self.index else 'yes'}"
+            answer = "no" if self.index else "yes"
+            words = f"coin of {self.weights[0]:.4g}: {answer}"
         elif self.label != "drafted":
             words += f" from {format_row(self.weights)}"
         weight = self.weights[self.index]
@@ -103,7 +104,8 @@ class Branch:
         branch was stopped before. It is kept in self.problem, as the examined code may have a bare
         `except`, which catches it. Write `raise branch.stop(...)`: a reader sees that this ends.
         """
-        self.problem = self.problem or kind(in_line(problem))
+        if not self.problem:
+            self.problem = kind(in_line(problem))
         raise self.problem
 
     def choose(self, weights: Iterable[float], label: str) -> int:

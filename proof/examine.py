@@ -157,13 +157,12 @@ def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, flo
     `yours`, its probability in `right`); of several of that length, the one with the largest
     excess. yours and right: {text of n_tokens or less: probability}, which differ
     """
-    n = 0
-    excess = 0.0
-    while excess <= TOLERANCE / 10 and n < n_tokens:  # a distance adds up many excesses
-        n += 1
+    for n in range(1, n_tokens + 1):
         of_yours, of_right = beginnings(yours, n), beginnings(right, n)
         # the largest excess; of equals the last in the order of texts
         excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)
+        if excess > TOLERANCE / 10:  # a distance adds up many excesses
+            break
     return beginning, of_yours[beginning], of_right[beginning]
 
 

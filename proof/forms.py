@@ -310,7 +310,7 @@ def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[
             raise stop(f"it accepts the nodes {nodes}: expected a path from the root", Impossible)
         expected_parent = node
     next_token = token_of(following, case.n_vocab, stop, "its next token is")
-    return [*(tokens[node] for node in nodes), next_token]
+    return [tokens[node] for node in nodes] + [next_token]
 
 
 def is_pair(result: Any) -> bool:

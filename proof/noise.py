@@ -238,7 +238,8 @@ class Number:
     @property
     def value(self) -> float | None:
         """Its value, if that does not depend on chance; else None."""
-        return self.from_u(0.0) if self.from_u(0.0) == self.from_u(1.0) else None
+        first, last = self.from_u(0.0), self.from_u(1.0)
+        return first if first == last else None
 
     def positive(self, operation: str) -> "Number":
         """This number, if it cannot be negative; else raises Undecidable, whose message begins with
@@ -388,7 +389,9 @@ def race(a: Number, b: Number) -> bool:
     if a is b:
         return False
     if a.value is not None:  # a constant
-        return a.value != b.value and not b.less(a.value)
+        if a.value == b.value:
+            return False
+        return not b.less(a.value)
     if b.value is not None:
         return a.less(b.value)
     a.atom.use()

@@ -66,9 +66,7 @@ def find(program: str) -> tuple[Callable, str]:
         path = Path(f"{stem}.py")
     module = load(path)
     defined = {key: value for key, value in vars(module).items() if is_defined_in(module, value)}
-    shown = "none: it defines no function"
-    if defined:
-        shown = ", ".join(defined)
+    shown = ", ".join(defined) or "none: it defines no function"
     if not name:
         name = name_meant(defined)
     if not name:  # several are possible, or none

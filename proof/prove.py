@@ -107,17 +107,18 @@ def prove(
     started = monotonic()
     timeout = TIMEOUT if timeout is None else timeout
     deadline = started + timeout
-    name = name or forms.name_of(function)
+    if not name:
+        name = forms.name_of(function)
     if seed is None:
         seed = int(np.random.SeedSequence().generate_state(1)[0])
     form = forms.form_of(function, batch)
     is_loop = form is forms.loop_text
-    cases = cases_for(form, function, cases, to_probs)
+    chosen = cases_for(form, function, cases, to_probs)
     call = forms.caller(function, seed)
     if is_loop:
         call = forms.without_prompt(call, deadline)
-    alpha, rng = ALPHA / len(cases), np.random.default_rng(seed)
-    trials = [Trial(partial(form, call), case, alpha, rng) for case in cases]
+    alpha, rng = ALPHA / len(chosen), np.random.default_rng(seed)
+    trials = [Trial(partial(form, call), case, alpha, rng) for case in chosen]
     large = [trial for trial in trials if trial.case.is_large]
     small = [trial for trial in trials if not trial.case.is_large]
 
@@ -388,8 +389,8 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
     if any(trial.is_wrong for trial in tried):
         return "wrong", None
     if failure not in ("", NO_TIME):
-        raised = [problem for problem in problems if problem.startswith("it raised")]
-        return "undecidable", raised[0] if raised else failure
+        reason = next((words for words in problems if words.startswith("it raised")), failure)
+        return "undecidable", reason
     if wrong:
         shown = wrong[0].entry["first_wrong"]
         figures = f"{shown['yours']:.4f} for {shown['right']:.4f}"

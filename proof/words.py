@@ -37,8 +37,8 @@ def describe_exact(result: dict[str, Any]) -> list[str]:
     rounding = "; float32 rounds as much" if result["distance"] > 1e-9 else ""
     took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
     figures = f"(largest distance {result['distance']:.0e}{rounding}; {took})"
-    n_cases = f"{len(small)} case" if len(small) == 1 else f"{len(small)} cases"
-    lines = [f"{result['name']}: EXACT in {n_cases} {figures}."]
+    noun = "case" if len(small) == 1 else "cases"
+    lines = [f"{result['name']}: EXACT in {len(small)} {noun} {figures}."]
     telling = max(small, key=more_by_block)
     lines.append(describe_kept(telling, telling["name"]))
     left_out = max(case["left_out"] for case in small)
@@ -139,9 +139,7 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
     """
     yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
     text, event = " ".join(map(str, first_wrong["text"])), first_wrong["event"]
-    digits = 4
-    if abs(yours - right) <= 1e-3:  # four digits could be the same ones
-        digits = 7
+    digits = 4 if abs(yours - right) > 1e-3 else 7  # enough to tell the two apart
     wrong = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}'
     if event:  # no text is wrong
         wrong = event[0].upper() + event[1:]
@@ -194,8 +192,9 @@ def describe_undecidable(result: dict[str, Any]) -> list[str]:
     cases = result["cases"]
     stuck = [case for case in cases if case["problem"]]
     named = [case["name"] for case in stuck if case["problem"] == result["reason"]]
-    where = f" In {len(stuck)} of {len(cases)} cases, first in: {named[0]}." if named else ""
-    first = f"{result['name']}: UNDECIDABLE. {result['reason']}.{where}"
+    first = f"{result['name']}: UNDECIDABLE. {result['reason']}."
+    if named:
+        first += f" In {len(stuck)} of {len(cases)} cases, first in: {named[0]}."
     return [first, *describe_partly(cases)]
 
 
@@ -214,8 +213,10 @@ def describe_partly(cases: list[dict[str, Any]]) -> list[str]:
         lines.append(f"  Exact in {n_exact} of {len(cases)} cases, {every}.")
     if wrong:
         at = wrong[0]
-        distance = "" if at["distance"] is None else f" at a distance of {figure(at['distance'])}"
-        lines.append(f"  Not exact in {len(wrong)}, first in {at['name']}{distance}:")
+        where = at["name"]
+        if at["distance"] is not None:
+            where += f" at a distance of {figure(at['distance'])}"
+        lines.append(f"  Not exact in {len(wrong)}, first in {where}:")
         lines.append(f"  {describe_first_wrong(at['first_wrong'])}")
     return lines
 
