@@ -202,6 +202,7 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
     eight tokens more. So of top_p = 0.9, which cuts short rows already, and top_k = 50 each is
     seen. Returns both, or one if they are the same, or [] if rows of 65 tokens are not cut.
     """
+    # of rows of up to 65 tokens, and of those with 8 more
     n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
     cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
     no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
@@ -210,7 +211,7 @@ def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
     for n in sorted(fewest):
         # tokens 0 and 1 replace a draft: of more, a race takes too many branches
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
-        p[:2] += [0.4, 0.2]
+        p[:2] += [0.4, 0.2]  # to the sum 1
         then = np.eye(n + 2)[0]  # certain of token 0
         target, draft_model = rows(p, then), rows(q, then)
         cases.append(replace(case, name=f"{n + 2} tokens", target=target, draft_model=draft_model))

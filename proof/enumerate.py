@@ -215,7 +215,7 @@ def take(
     outcome = None
     try:
         outcome = in_time(run, branch, deadline)
-    except LeftOut:
+    except LeftOut:  # this and Undecidable are BaseExceptions, so they come before that
         pass  # the outcome stays None
     except KeyboardInterrupt:
         raise

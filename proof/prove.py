@@ -127,7 +127,7 @@ def prove(
     if not is_given:  # its first call may import something that draws, and is followed later
         warm_up(small[0], deadline)
     take_every_branch(name, small, started + timeout * FOR_BRANCHES)
-    seed_generators(seed)
+    seed_generators(seed)  # of the real runs: the others have left the generators anywhere
     refused = refused_cases(small) if is_loop else []
     small = [trial for trial in small if trial not in refused]
     forgive_empty_drafts(small)
@@ -236,7 +236,7 @@ def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
         if found["first_wrong"] or found["problem"]:
             choices_left = min(choices_left, AFTER_FAILURE)
         if found["problem"] == TOO_LONG:
-            deadline = monotonic()
+            deadline = monotonic()  # in another case it would not end, either
     say(name, "in real runs", entries)
 
 
@@ -449,7 +449,7 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     n_more = -least["kept"]
     if n_more > TOLERANCE:
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
-        return
+        return  # so it gains less than verify, too
     chains = [trial for trial in trials if trial.entry["kept_by_verify"] is not None]  # no trees
     if not chains:
         return

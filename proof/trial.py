@@ -79,7 +79,7 @@ class Trial:
         try:
             with np.errstate(all="ignore"):  # as in `followed`
                 text, _ = enumeration.in_time(run, branch, deadline)
-        except (KeyboardInterrupt, OutOfTime, Impossible):
+        except (KeyboardInterrupt, OutOfTime, Impossible):  # first: two are Undecidables, as below
             raise
         except Undecidable as problem:
             raise Undecidable(f"{where}: {problem}") from None
