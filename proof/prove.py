@@ -127,7 +127,7 @@ def prove(
     if not is_given:  # its first call may import something that draws, and is followed later
         warm_up(small[0], deadline)
     take_every_branch(name, small, started + timeout * FOR_BRANCHES)
-    seed_generators(seed)  # of the real runs: the others have left the generators anywhere
+    seed_generators(seed)  # for real runs: enumeration has seeded them by chance
     refused = refused_cases(small) if is_loop else []
     small = [trial for trial in small if trial not in refused]
     forgive_empty_drafts(small)
@@ -449,7 +449,7 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     n_more = -least["kept"]
     if n_more > TOLERANCE:
         yield f"it makes {n_more:.2f} more passes of the target than tokens ({least['name']})"
-        return  # so it gains less than verify, too
+        return  # of course it gains less than verify, too
     chains = [trial for trial in trials if trial.entry["kept_by_verify"] is not None]  # no trees
     if not chains:
         return
