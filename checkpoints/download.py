@@ -139,7 +139,7 @@ def fetch(folder_url: str, path: Path) -> None:
             return
         errors.append(error)
         host = urlsplit(folder_url).hostname  # without a password
-        if len(errors) == 2 and all(found_nobody(error) for error in errors):
+        if len(errors) == 2 and all(map(found_nobody, errors)):
             raise ValueError(f"{host}: cannot be reached; try again with a network, or a mirror")
         if len(errors) > len(WAITS):
             raise ValueError(f"{host}: {path.name}: {reason_of(error)}; {advice_about(path)}")
@@ -221,10 +221,10 @@ def find_part(path: Path) -> Part | None:
     found = list(path.parent.glob(f"{path.name}.*.part"))
     if not found:
         return None
-    part = found[0]
-    tag = unquote(part.name.removeprefix(f"{path.name}.").removesuffix(".part"))
-    n_bytes = part.stat().st_size
-    return Part(part, tag, start=max(0, n_bytes - 1))  # its last byte comes once more
+    file = found[0]
+    tag = unquote(file.name.removeprefix(f"{path.name}.").removesuffix(".part"))
+    n_bytes = file.stat().st_size
+    return Part(file, tag, start=max(0, n_bytes - 1))  # its last byte comes once more
 
 
 def new_part(path: Path, tag: str, size: int | None) -> Part:
@@ -237,9 +237,9 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
     quoted = quote(tag, safe="")
     can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
     in_name = quoted if can_resume else os.getpid()
-    part = path.with_name(f"{path.name}.{in_name}.part")
-    part.touch()
-    return Part(part, tag, size=size)
+    file = path.with_name(f"{path.name}.{in_name}.part")
+    file.touch()
+    return Part(file, tag, size=size)
 
 
 def ask(url: str, part: Part | None) -> requests.Response:

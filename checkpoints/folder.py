@@ -116,15 +116,15 @@ def read_config(folder: Path) -> Config:
     values = read_json(path)
     for name, allowed in SUPPORTED.items():
         value = values.get(name, allowed[0])
-        require(value in allowed, path, name, value, f"GPT-2's {allowed[0]!r}")
+        require(value in allowed, path, name, value, expected=f"GPT-2's {allowed[0]!r}")
     shape = {field: read_number(field, values, path) for field in NUMBERS}
     n_embd = shape["n_embd"]
     n_inner = values.get("n_inner")  # the width of the MLP
-    require(n_embd % shape["n_head"] == 0, path, "n_embd", n_embd, "a multiple of n_head")
-    require(n_inner in (None, 4 * n_embd), path, "n_inner", n_inner, "4 * n_embd")
+    require(n_embd % shape["n_head"] == 0, path, "n_embd", n_embd, expected="a multiple of n_head")
+    require(n_inner in (None, 4 * n_embd), path, "n_inner", n_inner, expected="4 * n_embd")
     epsilon = values.get("layer_norm_epsilon", 1e-5)
     is_small = type(epsilon) in (int, float) and 0 < epsilon < 1
-    require(is_small, path, "layer_norm_epsilon", epsilon, "a small number above 0")
+    require(is_small, path, "layer_norm_epsilon", epsilon, expected="a small number above 0")
     exact_gelu = values.get("activation_function") in EXACT_GELU
     return Config(**shape, epsilon=epsilon, exact_gelu=exact_gelu)
 

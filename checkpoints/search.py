@@ -46,5 +46,5 @@ def find_folder(name: str, models_dir: str | Path = MODELS_DIR, download: bool =
 
     size = elsewhere.size_of(name)
     if not folder and size != name:  # gpt2: once more, under the name of its size, 124M
-        return find_folder(size, models_dir, download)
-    return elsewhere.find(name, models_dir, folder, download)
+        return find_folder(size, models_dir, download=download)
+    return elsewhere.find(name, models_dir, incomplete=folder, download=download)

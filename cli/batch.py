@@ -91,7 +91,7 @@ def batch(
     # a folder that was not named stays here: each machine of a cluster has its own
     own_models = "" if models_dir == MODELS_DIR else models_dir
     work = partial(decode_jobs, own_models, backend)
-    coming = new_lines(jobs, len(done), batch_size, work, cluster)
+    coming = new_lines(jobs, len(done), batch_size, work=work, cluster=cluster)
     n_refused = write_lines(coming, done, len(jobs), write)
     if n_refused:
         warnings.warn(f"{n_refused} of {len(jobs)} prompts were refused: see the error in each")

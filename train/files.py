@@ -102,7 +102,7 @@ def shaped(text: str, n_vocab: int, n_ctx: int, d_head: int) -> Config:
         expected = f"expected layers x width, a multiple of {d_head}, such as 2x{4 * d_head}"
         raise ValueError(f"{text!r}: {expected}")
     n_layer, n_embd = int(match[1]), int(match[2])
-    return Config(n_vocab, n_ctx, n_embd, n_embd // d_head, n_layer)
+    return Config(n_vocab, n_ctx, n_embd, n_head=n_embd // d_head, n_layer=n_layer)
 
 
 def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:

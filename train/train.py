@@ -205,7 +205,7 @@ def distil(
     # what they are marked by
     rng = texts.generator(books, Purpose.VALIDATION, 0)
     sampled, greedy = texts.written(teacher, held_out, N_MARKED, N_MARKED, rng)
-    exam = partial(mark_drafts, teacher, learners, sampled, greedy)
+    exam = partial(mark_drafts, teacher, learners, sampled=sampled, greedy=greedy)
 
     train(made, identity, models, rates, lesson=lesson, losses=losses, exam=exam, steps=steps)
     for learner in learners:
