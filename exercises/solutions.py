@@ -65,7 +65,7 @@ def speculative_5(target, draft_model, ids, n_tokens, K, sample, accept, end):
         # 2. One pass of the target: a row for each draft token, and one for what follows them.
         p = target(ids + text + draft)[-len(draft) - 1 :]
         # 3. Accept some, add one token, and stop where the text ends.
-        n_accepted, token = verify_4(draft, p, np.array(q), sample, accept)
+        n_accepted, token = verify_4(draft, p, np.array(q).reshape(-1, p.shape[1]), sample, accept)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:
@@ -94,7 +94,7 @@ def cached_6(target, draft_model, ids, n_tokens, K, sample, accept, end):
             draft.append(sample(q[-1]))
         unread = (ids + text + draft)[len(target_cache.ids) :]
         p = target(unread, target_cache)[-len(draft) - 1 :]
-        n_accepted, token = verify_4(draft, p, np.array(q), sample, accept)
+        n_accepted, token = verify_4(draft, p, np.array(q).reshape(-1, p.shape[1]), sample, accept)
         for x in draft[:n_accepted] + [token]:
             text.append(x)
             if x == end:

@@ -141,16 +141,18 @@ class Branch:
         number, or which are all 0.
         """
         if not 0 < total < np.inf or min(weights) < 0:  # NaN, too
-            raise self.stop(f"a choice among {format_row(weights)}: expected probabilities")
+            bad = (f"entry {i} is {x:.4g}, " for i, x in enumerate(weights) if not 0 <= x < np.inf)
+            found = f"a choice among {format_row(weights)}: {next(bad, '')}"  # '': all are 0
+            raise self.stop(f"{found}expected probabilities")
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
         """Sample a token with the probabilities p: a choice. Raises Undecidable unless p is one row
-        of probabilities that sum to 1.
+        of probabilities that sum to 1. One from -1e-7 (-RARE) to 0 is rounding, and counts as 0.
         """
         row = to_row(p)
         if row is None or abs(row.sum() - 1) > 1e-5:
             raise self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
-        return self.choose(row, "sampled")
+        return self.choose(np.where(row >= -RARE, row.clip(0), row), "sampled")
 
     def random(self) -> Any:
         """A uniform number in [0, 1), symbolic where noise.py is in NumPy's place."""

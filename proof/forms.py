@@ -101,7 +101,9 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
         if len(result) != 2:
             raise stop(TUPLES)
         accepted, following = result
-        n_accepted = token_of(accepted, len(draft) + 1, stop, "it accepts")
+        n_accepted = token_of(
+            accepted, len(draft) + 1, stop, "it accepts", f"a number from 0 to {len(draft)}"
+        )
         next_token = token_of(following, n_vocab, stop, "its next token is")
         return [*draft[:n_accepted], next_token]
     tokens = tokens_of(result, n_vocab, stop)
@@ -110,18 +112,21 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
     return tokens
 
 
-def tokens_of(result: Any, limit: int, stop: Stop, event: str = "it returns") -> list[int]:
+def tokens_of(
+    result: Any, limit: int, stop: Stop, event: str = "it returns", expected: str = ""
+) -> list[int]:
     """Convert tokens, nodes or counts of any integer type (Python's, NumPy's, torch's) to a list of
     ints, which must be in 0 ... limit - 1. The first MOST_CALLS (1,000) are read and returned: what
     follows them, as in a generator that never ends, is not looked at. Raises by `stop`: Undecidable
     for what is no integers, Impossible for integers out of these bounds. The message is like "it
-    returns [7]: expected tokens below 3", where `event` is "it returns"; a tuple of one is shown as
-    its element, "it accepts 7: ...".
+    returns [7]: expected tokens below 3", where `event` is "it returns", and `expected` is empty
+    or replaces "tokens below 3"; a tuple of one is shown as its element, "it accepts 7: ...".
     """
     shown = result
     if isinstance(result, tuple) and len(result) == 1:
         shown = result[0]
-    problem = lambda: f"{event} {words_of(shown)}: expected tokens below {limit}"
+    expected = expected or f"tokens below {limit}"
+    problem = lambda: f"{event} {words_of(shown)}: expected {expected}"
     if result is None:
         raise stop(f"{problem()} (does a branch end without return?)")
     if not isinstance(result, Iterable):
@@ -146,9 +151,9 @@ def words_of(result: Any) -> str:
         return "(what cannot be shown)"
 
 
-def token_of(result: Any, limit: int, stop: Stop, event: str) -> int:
+def token_of(result: Any, limit: int, stop: Stop, event: str, expected: str = "") -> int:
     """One token, node or count as an int, by tokens_of, which says what is raised."""
-    return tokens_of((result,), limit, stop, event)[0]
+    return tokens_of((result,), limit, stop, event, expected)[0]
 
 
 def as_int(x: Any) -> int:
@@ -381,7 +386,8 @@ class TableModel:
             cache = SimpleNamespace(ids=[])
         read = self.read.get(id(cache), [])
         if cache.ids != read[: len(cache.ids)]:
-            raise self.stop(f"a cache holds ids {cache.ids}, of which this model has read {read}")
+            found = f"a cache holds ids {cache.ids}, of which this model has read {read}"
+            raise self.stop(f"{found}: keep one cache for each model, and shorten its ids")
         cache.ids += new_ids  # the caller's own list grows
         self.read[id(cache)] = list(cache.ids)
         if len(cache.ids) >= len(self.prompt):

@@ -4,6 +4,7 @@ import inspect
 import random
 import re
 
+import numpy as np
 import pytest
 from command_line import ROOT, python
 from wrong_answers import RIGHT, WRONG
@@ -59,6 +60,23 @@ def test_a_wrong_answer_is_refused_by_a_verdict_that_shows_the_slip(name, wrong)
     is_right, verdict = check(name, answer)
     assert not is_right and verdict.startswith(f"{name}: WRONG: ") and "\n" not in verdict
     assert said in verdict
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_gives_the_rule_a_row_for_each_draft_also_if_there_is_none(name, monkeypatch):
+    def model(new_ids, cache=None):
+        if cache:
+            cache.ids += new_ids
+        return np.full((len(new_ids), 3), 1 / 3)
+
+    def accept_none(draft, p, q, sample, accept):
+        shapes.append(q.shape)
+        return 0, 1
+
+    shapes = []
+    monkeypatch.setattr(right, "verify_4", accept_none)
+    getattr(right, name)(model, model, [0], 2, 1, lambda p: 0, lambda ratio: False, None)
+    assert shapes == [(1, 3), (0, 3)]
 
 
 def test_an_answer_that_is_not_there():

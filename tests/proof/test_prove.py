@@ -423,6 +423,16 @@ def test_weights_that_are_no_probabilities_are_refused_beside_a_large_one(weight
         distribution(lambda branch: random.choices([0, 1, 2], weights)[0])
 
 
+def test_of_a_long_row_the_entry_that_is_no_probability_is_named():
+    row = np.eye(30)[3] - 1e-6 * np.eye(30)[17]
+    with pytest.raises(enumeration.Undecidable, match="entry 17 is -1e-06, expected probabilities"):
+        enumeration.Branch().sample(row)
+
+
+def test_a_probability_that_rounding_leaves_below_0_is_0():
+    assert enumeration.Branch().sample([-5e-8, 1.0]) == 1
+
+
 def endless(target, draft_model, ids, n_tokens, K, sample, accept):
     """A right loop that knows of no end."""
     return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)

@@ -44,6 +44,19 @@ def largest_in_size(logits, temperature):
     return right.temperature_1(logits, temperature)
 
 
+def vectorised(draft, p, q, sample, accept):
+    rejected = (i for i, ratio in enumerate(p[:-1] / q) if not accept(ratio[draft[i]]))
+    i = next(rejected, len(draft))
+    lacking = np.clip(p - np.vstack([q, np.zeros(p.shape[1])]), 0, None)
+    return i, sample(lacking[i] / lacking[i].sum())
+
+
+def not_clipped(p, q):
+    """The residual, of which rounding leaves some entries a little below 0."""
+    lacking = p - np.minimum(1, p / np.maximum(q, 1e-99)) * q
+    return lacking / lacking.sum()
+
+
 permuted_is_equal = edited(right.residual_2, ("lacking.sum() == 0", "sorted(p) == sorted(q)"))
 PERMUTED = ("residual_2(", "permuted_is_equal(")
 rare_is_safe = edited(right.verify_4, ("if not accept", "if q[i][x] > 3e-4 and not accept"))
@@ -253,6 +266,10 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
         "of four tokens the last is safe as a third draft": (
             'Text "1 1 3"', ("if not accept", "if (x, i) != (3, 2) and not accept")
         ),
+        "the accepted tokens": (
+            "it accepts [0]: expected a number from 0 to 1", ("return i,", "return draft[:i],"),
+            ("return len(draft),", "return draft,"),
+        ),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
         "three drafts": (
             "fewer tokens than verify", ("    for i", "    draft = draft[:3]\n    for i")
@@ -399,7 +416,7 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             "the draft model reads [2] again: expected that its cache keeps what is certain",
             ("draft, q = [], []", "draft, q, draft_cache = [], [], SimpleNamespace(ids=[])"),
         ),
-        "one cache for both": ("of which this model has read", (
+        "one cache for both": ("keep one cache for each model, and shorten its ids", (
             "SimpleNamespace(ids=[]), SimpleNamespace(ids=[])", "[SimpleNamespace(ids=[])] * 2",
         )),
     },
@@ -459,12 +476,20 @@ RIGHT = {
             ("return sample(residual_2(p, q))", "return replacement"),
         ),
         "a guard": edited(right.one_token_3, ("residual_2", "with_guard")),
+        "a residual below 0 by rounding": edited(right.one_token_3, ("residual_2", "not_clipped")),
     },
     "verify_4": {
         "block verification keeps more": right.block_9,
+        "vectorised": vectorised,
+        "a residual below 0 by rounding": edited(right.verify_4, ("residual_2", "not_clipped")),
         "a list": edited(
             right.verify_4,
             ("len(draft), sample(p[len(draft)])", "[len(draft), sample(p[len(draft)])]"),
+        ),
+    },
+    "speedup_7": {
+        "without drafts, as fast": edited(
+            right.speedup_7, ("    # The mean", "    if K == 0:\n        return 1\n    # The mean")
         ),
     },
     "two_drafts_8": {"K-SEQ": k_sequential},
