@@ -46,7 +46,7 @@ def open_run(folder: str, device: str) -> Path:
     """
     path = Path(folder)
     is_run = (path / STATE).is_file()
-    holds = {one.name for one in path.glob("*")}  # nothing, if it is missing
+    holds = {one.name for one in path.iterdir()} if path.is_dir() else set()
     holds.discard("training.part")  # what a kill leaves of the first checkpoint
     if path.is_file() or (holds and not is_run):
         raise ValueError(f"{path}: is there already, and no run to resume; give a new folder")
