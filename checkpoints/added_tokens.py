@@ -16,11 +16,11 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     """The tokens {text: id} that a folder lists in tokenizer.json and three other files (LISTS),
     such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have them, too.
 
-    Two kinds are left out, each with a warning: tokens of the vocabulary to which the spaces around
-    them in a prompt would belong, so that a prompt has them as text like any other; and new ones
-    whose id is not below the vocab_size of config.json, as the model has no row for them. Raises
-    ValueError for a damaged file, and for a new token to which spaces would belong, whose text is
-    no str or whose id is no int from 0.
+    Some are left out, with a warning: tokens that no file gives an id, and those of the vocabulary
+    to which the spaces around them in a prompt would belong, so that a prompt has both as text like
+    any other; and new ones whose id is not below the vocab_size of config.json, as the model has no
+    row for them. Raises ValueError for a damaged file, and for a new token to which spaces would
+    belong, whose text is no str or whose id is no int from 0.
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -29,16 +29,16 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     if config:
         n_rows = read_number("n_vocab", config, path)
     kept = {}
-    spaced, rowless = [], []  # texts of the tokens that are left out
+    as_text, rowless = [], []  # texts of the tokens that are left out
     for text, token in tokens.items():
-        if any(token.get(flag) for flag in SPACES):
-            spaced.append(text)
+        if "id" not in token or any(token.get(flag) for flag in SPACES):
+            as_text.append(text)
         elif text not in vocabulary and token["id"] >= n_rows:
             rowless.append(text)
         else:
             kept[text] = token["id"]
-    if spaced:
-        warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(spaced)[:80]}")
+    if as_text:
+        warnings.warn(f"{folder}: in a prompt, these tokens are text: {' '.join(as_text)[:80]}")
     if rowless:
         shown = " ".join(sorted(rowless))[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
@@ -52,7 +52,7 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     such as "lstrip".
 
     vocabulary: {text: id} of the folder. A token that it has gets its id from there; any other the
-        one in the last file that lists it with an id; without one, the token is left out
+        one in the last file that lists it with an id, or else has none
 
     Raises ValueError, which names the file, if one is damaged, and for a token outside the
     vocabulary that cannot be used: whose text is no str, whose id is no int from 0, or to which
@@ -70,6 +70,8 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
                 elif "id" in token:
                     require_usable(token)
                     tokens[text] = token  # in place of that of an earlier file
+                elif type(text) is str:
+                    tokens.setdefault(text, token)
     return tokens
 
 

@@ -21,9 +21,9 @@ def first_of(folder: Path, *names: str) -> Path:
     for name in names:
         path = folder / name
         if path.is_file():
-            with path.open("rb") as file:
+            with errors_about(path, "use git lfs pull"), path.open("rb") as file:
                 if file.read(len(LFS)) == LFS:
-                    raise ValueError(f"{path}: is only a pointer of Git LFS; use git lfs pull")
+                    raise ValueError("is only a pointer of Git LFS")
             return path
     from checkpoints.others import files_of_others  # here, as most folders have what is sought
 
@@ -34,17 +34,17 @@ def first_of(folder: Path, *names: str) -> Path:
 @contextmanager
 def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
     """A context manager for a block that reads the file at `path`: any error that the block raises
-    becomes a ValueError of one line, "PATH: what is wrong; what to do".
-
-    A plain ValueError says what is wrong, and `advice` is what to do. Any other error, also of a
-    class derived from ValueError, comes from a library and shows that the file is damaged: what to
-    do is REFETCH then. An OSError that names a file passes as it is.
+    becomes a ValueError of one line, "PATH: what is wrong; what to do". A plain ValueError says
+    what is wrong, and `advice` is what to do. Any other error, also of a class derived from
+    ValueError, comes from a library and shows that the file is damaged: what to do is REFETCH then.
+    An OSError passes, and names the file at `path` if it names none.
     """
     try:
         yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     except Exception as error:  # a damaged or hostile file can provoke any
-        if isinstance(error, OSError) and error.filename:
-            raise
         first_line = str(error).partition("\n")[0][:200]
         message = f"{first_line}; {advice}"
         if type(error) is not ValueError:  # of a library: this program raises no derived class

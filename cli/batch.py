@@ -17,7 +17,7 @@ from checkpoints.registry import MODELS_DIR
 from checkpoints.search import find_folder
 from cli.command import print_note, values_of
 from cli.messages import require_at_least
-from cli.output import line_writer
+from cli.output import line_writer, named
 from cli.prompts import read_prompts
 from decoding.batching import decode_together
 from decoding.decode import (
@@ -164,7 +164,8 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     """
     data = b""
     if path.is_file():  # a device, such as /dev/full, has no lines
-        data = path.read_bytes()
+        with named(path):
+            data = path.read_bytes()
     *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from cli.output import require_new
+from cli.output import named, require_new
 
 from .cases import RULE_CASES
 from .enumerate import Branch, RealBranch
@@ -94,7 +94,9 @@ def read_answers(file: Path) -> Iterator[list[int]]:
     object.
     """
     try:
-        lines = file.read_text("utf-8-sig").removesuffix("\n").split("\n")
+        with named(file):
+            text = file.read_text("utf-8-sig")
+        lines = text.removesuffix("\n").split("\n")
     except UnicodeDecodeError as error:
         raise ValueError(f"{file}: byte {error.start}: expected UTF-8") from None
     for n, line in enumerate(lines, 1):

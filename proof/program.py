@@ -11,6 +11,8 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
+from cli.output import named
+
 from .enumerate import describe_error
 from .follow import followed
 from .forms import form_of
@@ -23,7 +25,9 @@ def load(path: Path) -> ModuleType:
     random` imports one that can be followed. Raises OSError if there is no such file, ValueError if
     it raises anything but KeyboardInterrupt.
     """
-    imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", path.read_bytes())
+    with named(path):
+        source = path.read_bytes()
+    imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", source)
     if imports_torch:
         try:
             from . import noise_torch  # noqa: F401  # before torch's functions are replaced

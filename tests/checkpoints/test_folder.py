@@ -1,6 +1,7 @@
 """A checkpoint folder: its files, shape and tensors, and what is said where one is wrong."""
 
 import json
+import os
 import re
 import shutil
 import tracemalloc
@@ -50,6 +51,18 @@ def test_a_missing_file(tmp_path, files):
 def test_json_that_is_none(folder, name, raw):
     (folder / name).write_bytes(raw)
     assert str(folder / name) in refusal(utils.load_models, [str(folder)], folder, NUMPY)
+
+
+@pytest.mark.parametrize("name", ["config.json", "merges.txt", "model.safetensors"])
+def test_a_file_that_cannot_be_read_is_named(folder, name):
+    """On a bad disk, say: reading fails, and the error of the system names no file."""
+    if not os.path.exists("/proc/self/mem"):
+        pytest.skip("no /proc/self/mem, whose first bytes cannot be read")
+    (folder / name).unlink()
+    (folder / name).symlink_to("/proc/self/mem")
+    with pytest.raises(OSError) as failed:
+        utils.load_models([str(folder)], folder, NUMPY)
+    assert failed.value.filename == str(folder / name)
 
 
 @pytest.mark.parametrize("name", [

@@ -361,6 +361,7 @@ NOTES = {
     "a token without a row": "no row for these tokens, left out: [PAD]",
     "tokens without rows": "no row for these tokens, left out: <259> <260>",
     "a special token that takes spaces": "these tokens are text: the",
+    "PAD in settings only": "these tokens are text: [PAD]",
     "settings that are ignored": "repetition_penalty 1.2 is ignored",
 }
 ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
