@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from errno import EINVAL
 from pathlib import Path
 
 LFS = b"version https://git-lfs.github.com/spec/v1"  # begins a pointer that Git LFS left
@@ -33,18 +34,17 @@ def first_of(folder: Path, *names: str) -> Path:
 
 @contextmanager
 def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
-    """A context manager for a block that reads the file at `path`: any error that the block raises
-    becomes a ValueError of one line, "PATH: what is wrong; what to do". A plain ValueError says
-    what is wrong, and `advice` is what to do. Any other error, also of a class derived from
-    ValueError, comes from a library and shows that the file is damaged: what to do is REFETCH then.
-    An OSError passes, and names the file at `path` if it names none.
+    """A context manager for a block that reads the file at `path`: any error becomes a ValueError
+    of one line, "PATH: what is wrong; what to do". A plain ValueError says what is wrong, `advice`
+    what to do. Any other comes from a library: the file is damaged, and what to do is REFETCH. But
+    an OSError of the disk passes, and names the file at `path` if it names none.
     """
     try:
         yield
-    except OSError as error:
-        error.filename = error.filename or str(path)
-        raise
     except Exception as error:  # a damaged or hostile file can provoke any
+        if isinstance(error, OSError) and error.errno != EINVAL:  # EINVAL: a place far off the file
+            error.filename = error.filename or str(path)
+            raise
         first_line = str(error).partition("\n")[0][:200]
         message = f"{first_line}; {advice}"
         if type(error) is not ValueError:  # of a library: this program raises no derived class
