@@ -55,7 +55,7 @@ def grown(parents, draft_model, how, rng):
 
 
 @every
-@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("zeros", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_text_has_the_targets_distribution(shape, zeros, how):
     parents, target, draft_model = SHAPES[shape], model(1, zeros), model(2, zeros)

@@ -83,6 +83,7 @@ def test_a_wrong_rule_for_trees_is_wrong(rule, said):
     assert result["verdict"] == "wrong" and said in describe(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags", [{"temperature": 0.0}, {"top_k": 1}, {"top_k": 2}, {"top_p": 0.8}]
 )
@@ -172,6 +173,7 @@ def test_a_batch_that_is_a_little_wrong_in_the_fourth_row(share):
     assert [case["name"] for case in result["cases"] if case["first_wrong"]] == ["six rows"]
 
 
+@pytest.mark.slow
 def test_a_row_of_three_with_the_q_of_the_row_before():
     def rule(drafts, p, q):
         q = q.copy()
@@ -214,6 +216,7 @@ def test_a_batch_in_which_a_row_takes_the_noise_of_another(monkeypatch, other, o
     assert [case["name"] for case in result["cases"] if case["first_wrong"]] == [MANY_ROWS.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", [
     batch_rule(lambda n, k: np.tile(np.random.random(k), (n, 1))),  # each row right alone
     batch_rule(p_of=lambda p: p[::-1]),  # right for a batch of one

@@ -225,6 +225,7 @@ def test_a_distance_that_real_runs_refute_is_not_told():
     assert "WRONG. Not the target's distribution" in describe(result)
 
 
+@pytest.mark.slow
 def test_a_right_rule_is_right_among_many_tokens():
     result = prove(rule(), [RULE_CASES[0], WIDE])
     assert result["verdict"] == "exact" and result["runs"] == referee.WIDE_RUNS
@@ -243,7 +244,7 @@ def test_the_law_of_the_case_of_200_tokens():
     [
         (loops.AFTER_A_LONG_PROMPT, "wrong"),
         (loops.all_after_ten_tokens, "wrong"),
-        (loops.RIGHT["cached"], "exact"),
+        pytest.param(loops.RIGHT["cached"], "exact", marks=pytest.mark.slow),
     ],
 )
 def test_a_loop_after_a_long_prompt_and_many_tokens(loop, verdict):
@@ -302,7 +303,12 @@ def test_what_was_found_before_the_time_was_up_is_said():
 
 
 @pytest.mark.parametrize(
-    "n_of_wide, verdict", [(4_000, "exact"), (500, "not told apart"), (1, None)]
+    "n_of_wide, verdict",
+    [
+        pytest.param(4_000, "exact", marks=pytest.mark.slow),
+        (500, "not told apart"),
+        (1, None),
+    ],
 )
 def test_exact_needs_every_real_run(monkeypatch, n_of_wide, verdict):
     """Of the case with 200 tokens the time is up after so many runs."""
