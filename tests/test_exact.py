@@ -158,6 +158,7 @@ def block_bound(p, q, clip):
     return mean
 
 
+@pytest.mark.slow
 @few
 @given(p=rows_of_p, q=rows_of_q)
 def test_a_block_keeps_at_least_as_many_tokens_and_as_many_as_predicted(p, q):

@@ -31,7 +31,7 @@ FULL = "old " * 504 + "The king said"  # the context has room for four tokens
 
 @pytest.mark.parametrize("n_tokens, stop, prompts, ks", [
     pytest.param(20, "", PROMPTS, [1, 2, 3, 7], marks=pytest.mark.slow),
-    (60, ",", PROMPTS, [3]),
+    pytest.param(60, ",", PROMPTS, [3], marks=pytest.mark.slow),
     (60, " Frog", [FULL], [2, 7]),
 ])  # fmt: skip
 def test_replay_tells_the_rounds_of_the_live_run(replayed, n_tokens, stop, prompts, ks):

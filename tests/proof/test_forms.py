@@ -364,6 +364,7 @@ def draft_in_place_of_bonus(ids, text, all_kept):
     return ids + text[:-1] + text[-2:-1] if all_kept else ids + text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("context_of, verdict", [
     (lambda ids, text, all_kept: ids + text, "exact"),
     (draft_in_place_of_bonus, "wrong"),
