@@ -46,10 +46,10 @@ function quotient(p, q) {
     gives(printed(p, more) / printed(q, more), result)}`;
   return [0, 1].map(says).find(text => text.includes("=")) ?? says(1);
 }
-// With so many digits more that the printed numbers give the printed chance, in whole per cent.
+const percentsOf = (x, digits) => (100 * x).toFixed(digits);
+// How many more digits p and q need, so that p / q of what is printed is right in whole per cent.
 const moreDigits = (p, q) => p >= q || percentsOf(printed(p) / printed(q), 0) === percentsOf(p / q, 0) ? 0 : 1;
 // Two chances in per cent, with as many digits as tell them apart.
-const percentsOf = (x, digits) => (100 * x).toFixed(digits);
 function apart(a, b) {
   const digits = [0, 1, 2].find(n => percentsOf(a, n) !== percentsOf(b, n)) ?? 2;
   return [percentsOf(a, digits), percentsOf(b, digits)];
