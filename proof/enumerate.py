@@ -119,12 +119,12 @@ class Branch:
         """
         numbers = [float(weight) for weight in weights]
         total, n_made = sum(numbers), len(self.choices)
-        self.check(numbers, total)
+        self.check(numbers)
         if n_made == MOST_CHOICES:
             raise self.stop(TOO_MANY_IN_ONE)
         if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
             raise LeftOut
-        normalised = tuple(weight / total for weight in numbers)
+        normalised = tuple([weight / total for weight in numbers])
         if n_made < len(self.script):  # the runs before came here, too, and had the same choice
             choice = self.script[n_made]
             if choice.weights != normalised:
@@ -136,14 +136,18 @@ class Branch:
         self.probability *= normalised[choice.index]
         return choice.index
 
-    def check(self, weights: list[float], total: float) -> None:
-        """Raise Undecidable for weights of a choice, with this sum, of which one is negative or no
-        number, or which are all 0.
+    def check(self, weights: list[float]) -> None:
+        """Raise Undecidable for weights of a choice, unless none of them is negative, NaN or
+        infinite, and their sum is more than 0. It names the first that is.
         """
-        if not 0 < total < np.inf or min(weights) < 0:  # NaN, too
-            bad = (f"entry {i} is {x:.4g}, " for i, x in enumerate(weights) if not 0 <= x < np.inf)
-            found = f"a choice among {format_row(weights)}: {next(bad, '')}"  # '': all are 0
-            raise self.stop(f"{found}expected probabilities")
+        total = sum(weights)
+        if 0 < total < math.inf and min(weights) >= 0:  # with a NaN, the sum is NaN
+            return
+        found = f"a choice among {format_row(weights)}"
+        for i, weight in enumerate(weights):
+            if not 0 <= weight < math.inf:
+                raise self.stop(f"{found}: entry {i} is {weight:.4g}, expected probabilities")
+        raise self.stop(f"{found}: the sum is {total:.4g}, expected probabilities")
 
     def sample(self, p: Sequence[float]) -> int:  # [n_vocab] -> token
         """Sample a token with the probabilities p: a choice. Raises Undecidable unless p is one row
@@ -152,7 +156,8 @@ class Branch:
         row = to_row(p)
         if row is None or abs(row.sum() - 1) > 1e-5:
             raise self.stop(f"sample({format_row(p)}): expected probabilities that sum to 1")
-        return self.choose(np.where(row >= -RARE, row.clip(0), row), "sampled")
+        weights = [0.0 if -RARE <= weight < 0 else weight for weight in row.tolist()]
+        return self.choose(weights, "sampled")
 
     def random(self) -> Any:
         """A uniform number in [0, 1), symbolic where noise.py is in NumPy's place."""
@@ -165,7 +170,7 @@ class Branch:
         anything else, and for NaN, Undecidable is raised, and shows it.
         """
         row = to_row(np.reshape(ratio, -1))  # a number becomes an array of one element
-        if row is None or len(row) != 1 or np.isnan(row[0]):
+        if row is None or len(row) != 1 or math.isnan(row[0]):
             raise self.stop(f"accept({format_row(ratio)}): expected a number")
         yes = min(max(float(row[0]), 0.0), 1.0)
         return self.choose([yes, 1 - yes], "coin") == 0
@@ -186,8 +191,8 @@ class RealBranch(Branch):
         if self.n_made > MOST_CHOICES:
             raise self.stop(TOO_MANY_IN_ONE)
         row = np.asarray(weights, float)
+        self.check(row.tolist())
         cumulative = row.cumsum()
-        self.check(row.tolist(), cumulative[-1])
         return int(cumulative.searchsorted(self.rng.random() * cumulative[-1], side="right"))
 
 

@@ -145,10 +145,9 @@ def choose(weights: Iterable[float], label: str) -> int:
     """
     of_run = branch()
     numbers = [float(weight) for weight in weights]
-    total = sum(numbers)
-    of_run.check(numbers, total)
+    of_run.check(numbers)
     largest = max(numbers)
-    if largest >= (1 - NEGLIGIBLE) * total:
+    if largest >= (1 - NEGLIGIBLE) * sum(numbers):
         return numbers.index(largest)
     return of_run.choose(numbers, label)
 
