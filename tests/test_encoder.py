@@ -198,6 +198,7 @@ def learned_merges(draw):
     return merges
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(ids=st.lists(st.integers(0, 1), max_size=24), merges=learned_merges())
 def test_merge_equals_rescanning(ids, merges):

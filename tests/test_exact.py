@@ -34,8 +34,10 @@ LOOPS = [
     *[
         ("T=1", zeros, *size)
         for zeros in ("", "pq")
-        for size in ((4, 1, never), (4, 2, at_eos), (4, 3, never), (3, 5, at_eos))
+        for size in ((4, 1, never), (4, 2, at_eos), (3, 5, at_eos))
     ],
+    ("T=1", "pq", 4, 3, never),
+    pytest.param("T=1", "", 4, 3, never, marks=pytest.mark.slow),
 ]
 
 

@@ -30,14 +30,13 @@ LONG = "no room at last", "no bonus", "K-SEQ", "a larger p at last", "a likely d
 
 
 def answers(table):
-    """Of a {exercise: {name: answer}}, one parameter set for each answer; long ones are slow, as
-    one that does not end, and of the answers to a loop all but the first two.
+    """Of a {exercise: {name: answer}}, one parameter set for each answer; all are slow but the
+    first of each exercise, and that, too, if it is a long one, such as one that does not end.
     """
     sets = []
     for exercise, own in table.items():
         for n, (name, answer) in enumerate(own.items()):
-            is_slow = name in LONG or exercise in LOOPS and (table is RIGHT or n > 1)
-            marks = [pytest.mark.slow] if is_slow else []
+            marks = [pytest.mark.slow] if n > 0 or name in LONG else []
             sets.append(pytest.param(exercise, answer, id=f"{exercise}: {name}", marks=marks))
     return sets
 

@@ -56,7 +56,9 @@ def grown(parents, draft_model, how, rng):
 
 @every
 @pytest.mark.parametrize("zeros", [pytest.param(False, marks=pytest.mark.slow), True])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    "shape", [pytest.param(name, marks=[pytest.mark.slow] * (name == "tree")) for name in SHAPES]
+)
 def test_the_text_has_the_targets_distribution(shape, zeros, how):
     parents, target, draft_model = SHAPES[shape], model(1, zeros), model(2, zeros)
 

@@ -137,6 +137,7 @@ def test_it_needs_numpy_alone():
     assert done.stdout == "exact\n", done.stderr
 
 
+@pytest.mark.slow
 def test_next_to_modules_with_our_names(tmp_path):
     for name in ("utils", "main", "models", "proof", "sampling"):
         (tmp_path / f"{name}.py").write_text("raise RuntimeError('not ours')")

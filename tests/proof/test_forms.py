@@ -154,6 +154,7 @@ def counted(drafts, p, q):
     return np.maximum(tokens, 0), (tokens >= 0).sum(axis=1)
 
 
+@pytest.mark.slow
 def test_a_rule_for_batches_is_judged():
     for rule in (batch_rule(), counted):
         result = prove(rule, [*RULE_CASES[:8], *BATCH_CASES], batch=True)

@@ -130,6 +130,7 @@ def test_the_list_names_each_once(program):
     assert [line.split()[0] for line in done.out.splitlines() if line[0] != " "] == [*MISTAKES]
 
 
+@pytest.mark.slow
 def test_a_mistake_is_shown_at_work(program):
     shown = program("mistakes", "resample-from-p").out
     assert "- return i, rng.sample(residual(p[i], q[i]))\n+ return i, rng.sample(p[i])\n" in shown

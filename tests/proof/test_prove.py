@@ -264,7 +264,18 @@ def test_a_loop_that_drafts_too_much_and_trims_at_the_end_is_exact(monkeypatch):
     assert result["branches"] < 10_000 and result["remarks"] == []
 
 
-@pytest.mark.parametrize("name", loops.WRONG)
+LONG = (
+    "without drafts it is greedy",
+    "rare drafts are not checked",
+    "the fifth draft is not verified",
+    "if K is more than the text takes all is accepted",
+)
+WRONG_LOOPS = [
+    pytest.param(name, marks=[pytest.mark.slow] if name in LONG else []) for name in loops.WRONG
+]
+
+
+@pytest.mark.parametrize("name", WRONG_LOOPS)
 def test_a_wrong_loop_is_wrong(name):
     assert is_wrong(loops.WRONG[name], LOOP_CASES)
 
@@ -438,6 +449,7 @@ def endless(target, draft_model, ids, n_tokens, K, sample, accept):
     return loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, None)
 
 
+@pytest.mark.slow
 def test_a_loop_may_return_the_prompt_too_and_its_passes():
     def whole(target, draft_model, ids, n_tokens, K, sample, accept):
         text = endless(target, draft_model, ids, n_tokens, K, sample, accept)
