@@ -70,7 +70,8 @@ def get_backend(name: str = "numpy") -> Backend:
     and multiplied in float16. Raises ValueError for another name, and without CuPy or a GPU.
     """
     if name == "numpy":
-        return Backend(name, np, np.asarray, np.asarray, lay_out, on_all_threads)
+        arrays: dict[str, Any] = {"xp": np, "asarray": np.asarray, "to_host": np.asarray}
+        return Backend(name, **arrays, lay_out=lay_out, run_on_threads=on_all_threads)
     if name not in ("cupy", "cupy-float16"):
         raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
     try:
@@ -88,9 +89,9 @@ def get_backend(name: str = "numpy") -> Backend:
 @cache
 def openblas_kernels() -> str | None:
     """The name of the kernels that OpenBLAS runs here, such as "SkylakeX" or "Haswell". None if
-    NumPy has another BLAS, such as Apple's Accelerate, or if its library cannot be asked.
+    NumPy has another BLAS, such as Apple's Accelerate, or one without a function of CORENAMES.
     """
-    # dlsym looks into the libraries that this one needs; Windows does not, so name the wheel's DLL
+    # a part of NumPy: functions of OpenBLAS, which it needs, are found in it, but on Windows
     library = np.linalg._umath_linalg.__file__
     if sys.platform == "win32":
         for dll in Path(np.__file__).parents[1].glob("numpy.libs/*openblas*.dll"):
@@ -105,8 +106,9 @@ def openblas_kernels() -> str | None:
 
 
 def lay_out(weight: np.ndarray) -> Any:
-    """Return what `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels;
-    the array itself if it has fewer than SMALL numbers, or for another BLAS than OpenBLAS.
+    """Return what `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels
+    (docs/performance.md tells why), but the array itself if it has fewer than SMALL numbers, or if
+    NumPy has another BLAS.
     """
     kernels = openblas_kernels()
     if kernels is None or weight.size < SMALL:

@@ -87,9 +87,9 @@ def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] ->
     """
     x = cupy.ascontiguousarray(x)
     y = cupy.empty_like(x)
-    n_rows, n = x.shape
+    n_rows, n_embd = x.shape
     if n_rows:  # a kernel of no threads is an error
-        arguments = x, weight, bias, y, np.int32(n), np.float32(epsilon)
+        arguments = x, weight, bias, y, np.int32(n_embd), np.float32(epsilon)
         LAYER_NORM((n_rows,), (WARP,), arguments)  # a block of WARP threads for each row writes y
     return y
 

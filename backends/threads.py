@@ -4,9 +4,8 @@ NumPy releases the GIL while it computes, so Python's own threads run on several
 
 Waking a thread that sleeps takes 20 to 100 microseconds, in which a core reads 1 to 3 MB of
 weights, and a pass shares dozens of products. So a thread first spins on a `Bell` for about a
-millisecond: work that arrives meanwhile begins 10 to 30 microseconds later. On two cores of an AMD
-EPYC, threads that fall asleep at once make plain decoding with the included 17M take 1.2 to 1.7
-times as long (in turns, 120 tokens each).
+millisecond: work that arrives meanwhile begins 10 to 30 microseconds later. Without spinning, plain
+decoding with the included 17M took 1.2 to 1.7 times as long (two cores of an AMD EPYC).
 
 Another program may take the core of a thread that is in the middle of its part, and the caller then
 waits for milliseconds. So each call that shares its work enters what that gained or lost into an
@@ -16,7 +15,7 @@ account; when it is overdrawn, the next calls compute alone (`Threads.enter`).
 import os
 import threading
 import time
-from functools import cache
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Any, Callable
 
@@ -67,25 +66,25 @@ class Bell:
     """
 
     def __init__(self, n_pauses: int = 1):
-        """A silent bell. Sets self.rung, the byte, and self.looks and self.parts, for `get`."""
+        """A silent bell. Sets self.rung, the byte, and self.spin, a function that looks at it."""
         self.rung = np.zeros(1, bool)
-        # SPINS elements, which are all that one byte: reduceat reads them until one is true
-        self.looks = np.broadcast_to(self.rung, SPINS)
-        # where each part begins that reduceat reads: one from the first element to the last, then
-        # n_pauses times PAUSE parts that are the last element alone
+        looks = np.broadcast_to(self.rung, SPINS)  # SPINS elements, all that one byte
+        # reduceat reads part after part, each until an element is true: first all elements, until
+        # the ring; then the pauses, parts of one element, the last, that only take time
         last = SPINS - 1
-        self.parts = np.array([0] + n_pauses * PAUSE * [last])
+        begins_of_parts = np.array([0] + n_pauses * PAUSE * [last])
+        self.spin = partial(np.logical_or.reduceat, looks, begins_of_parts)
 
     def ring(self) -> None:
         """Let the thread that spins on this bell stop, or the next thread to spin on it."""
         self.rung[0] = True
 
-    def get(self, queue: SimpleQueue) -> Any:
+    def wait_for_item(self, queue: SimpleQueue) -> Any:
         """Wait for the next item of a queue and return it; whoever puts one there rings this bell
         after it. Spins while the queue is empty, for a millisecond at most, then sleeps.
         """
-        if queue.empty():  # spin in one call of NumPy, as set up in __init__
-            np.logical_or.reduceat(self.looks, self.parts)
+        if queue.empty():
+            self.spin()
         item = queue.get()
         # Only now: the put may have woken this thread before the ring. A ring that comes even later
         # merely cuts the next spin short
@@ -100,7 +99,7 @@ def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
     that it raised is put into the queue `done`, and done_bell is rung.
     """
     while True:
-        function, start, end, done, done_bell = bell.get(inbox)  # waits for work
+        function, start, end, done, done_bell = bell.wait_for_item(inbox)
         try:
             function(start, end)
             done.put(None)
@@ -111,24 +110,24 @@ def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
 
 
 class Threads:
-    """n threads: the caller's and n - 1 workers, which wait for work.
-
-    None is started here. The workers start with the first work that is shared, in each process
-    anew: a forked process has only the thread that forked it.
+    """n threads: the caller's and n - 1 workers, which wait for work. The workers start with the
+    first work that is shared, in each process anew: a forked process has only the thread that
+    forked it. While sharing costs more than it gains, the caller works alone (`enter`).
     """
 
     def __init__(self, n: int):
+        """No thread is started. n: how many there may be, the caller's among them."""
         self.n = n
         # of each: its inbox, the bell that is rung for it, the bell that it rings when it is done
         self.workers: list[tuple[SimpleQueue, Bell, Bell]] = []
         self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
         self.credit = 0.0  # seconds that sharing has gained lately
-        self.alone_until = 0.0  # on `clock`: when to share again
+        self.alone_until = 0.0  # the time on `clock` up to which work is not shared
 
     def start_workers(self) -> None:
         """Start self.n - 1 threads that run worker_loop until the process ends; set self.workers
-        and self.process. Raises ValueError if a thread cannot be started.
+        and self.process. Raises ValueError if a thread cannot be started; others may then live on.
         """
         # n_pauses differs, so that the threads do not ask for the GIL at the same time
         self.workers = [(SimpleQueue(), Bell(n_pauses=i), Bell()) for i in range(1, self.n)]
@@ -137,7 +136,7 @@ class Threads:
                 threading.Thread(target=worker_loop, args=(inbox, bell), daemon=True).start()
         except RuntimeError as error:  # a limit of threads or memory
             raise ValueError(f"{self.n} threads: {error}; set OMP_NUM_THREADS=1") from None
-        self.process = os.getpid()
+        self.process = os.getpid()  # a fork of this process has none of them
 
     def run_on_threads(self, function: Callable, n: int, n_threads: int) -> None:
         """Call function(start, end) on at most n_threads threads, for ranges that make up 0 to n.
@@ -157,13 +156,13 @@ class Threads:
     def run_ranges(self, function: Callable, parts: list[tuple[int, int]]) -> None:
         """Call function(start, end) for all `parts`, at most self.n, at the same time: the first on
         this thread, each other on a worker. The caller has to hold self.free. When all calls have
-        ended, enters the seconds that it gained (`enter`); raises an error that a call raised.
+        ended, enters the seconds that sharing gained (`enter`), and raises the error of this
+        thread's call, else that of the first other call that raised one.
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
         began = clock()
         waiting = []
-        own_start, own_end = parts[0]
         for (start, end), (inbox, bell, done_bell) in zip(parts[1:], self.workers):
             done: SimpleQueue = SimpleQueue()
             inbox.put((function, start, end, done, done_bell))
@@ -171,10 +170,11 @@ class Threads:
             waiting.append((done_bell, done))
         cpu_began = cpu_clock()
         try:
-            function(own_start, own_end)
+            function(*parts[0])
         finally:  # wait for all, also after an error: no worker may still be writing
-            alone = len(parts) * (cpu_clock() - cpu_began)  # seconds of all parts on one thread
-            errors = [done_bell.get(done) for done_bell, done in waiting]
+            own_seconds = cpu_clock() - cpu_began
+            alone = len(parts) * own_seconds  # of all parts on one thread: they are nearly equal
+            errors = [done_bell.wait_for_item(done) for done_bell, done in waiting]
             self.enter(alone - (clock() - began))
         for error in errors:
             if error is not None:
@@ -182,8 +182,9 @@ class Threads:
 
     def enter(self, gain: float) -> None:
         """Enter into the account self.credit what a call gained by sharing its work, in seconds:
-        the time of all parts on one thread, less the time that it took. An account below 0 becomes
-        0, and sets self.alone_until: ALONE times what is lacking from now on, calls do not share.
+        the time of all parts on one thread, less the time that it took. The account holds at most
+        CREDIT. Once it is overdrawn, calls do not share until self.alone_until, which is set to
+        ALONE times the debt from now (a debt counts up to MOST_LOST), and the account becomes 0.
         """
         # a quarter of a gain, because a thread that is alone has all of the memory's bandwidth
         counted = gain / 4 if gain > 0 else gain

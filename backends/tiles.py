@@ -44,14 +44,15 @@ def one_row(n_rows: int) -> int:
 
 def several_rows(n_rows: int) -> int:
     """How many of n_rows rows to multiply at a time, for BLAS that does not pack small products:
-    groups of equal size. Rows of zeros make one row two and three rows four, which is faster.
+    nearly equal groups that are too small to be packed: 9 rows at most, 8 of MANY rows or more. One
+    row counts as two, three as four, which is faster: `pad_rows` adds rows of zeros.
 
     >>> [several_rows(n) for n in (1, 2, 3, 5, 9, 10, 12, 16)]
     [2, 2, 4, 5, 9, 5, 6, 8]
     """
-    n_groups = ceil_div(n_rows, 9 if n_rows < MANY else 8)  # of no more rows than that
-    size = ceil_div(n_rows, max(1, n_groups))
-    return {0: 1, 1: 2, 3: 4}.get(size, size)  # 0: of no rows; all other sizes stay
+    most = 9 if n_rows < MANY else 8
+    size = ceil_div(n_rows, max(1, ceil_div(n_rows, most)))
+    return size + 1 if size in (0, 1, 3) else size  # 0: of no rows
 
 
 class Slabs:
@@ -95,16 +96,17 @@ class Tiles:
     the last tile of each part is filled up with columns of zeros.
 
     `x @ tiles` is the matrix product.  [n_rows, n_in] -> [n_rows, n_out]
-
-    rows_at_a_time(n_rows): how many of n_rows rows are multiplied by a tile at a time
     """
 
     __array_ufunc__ = None  # NumPy leaves `x @ self` to __rmatmul__
 
     def __init__(self, weight: np.ndarray, width: int, max_depth: int, rows_at_a_time: Callable):
+        """weight: it is copied. width, max_depth: of a tile. rows_at_a_time(n_rows): how many of
+        n_rows rows are multiplied by a tile at a time.
+        """
         self.shape, self.rows_at_a_time = weight.shape, rows_at_a_time
         n_in, n_out = weight.shape
-        n_parts = 1
+        n_parts = 1  # doubled until depth is at most max_depth, or odd
         while n_in // n_parts > max_depth and n_in % (2 * n_parts) == 0:
             n_parts *= 2
         depth, n_tiles = n_in // n_parts, ceil_div(n_out, width)
@@ -134,19 +136,20 @@ class Tiles:
             multiply = self.multiplier(x, y)
         else:
             multiply = self.multiplier_in_groups(x, y, per_group)
-        # the time of a tile, over that of one row: reading takes it, from 16 rows on computing
-        slower = max(1, n_rows // 8)
-        n_threads = n_in * n_out * slower // SHARE
+        # up to 15 rows, reading the weight takes the time, as for one row; then, computing does
+        times_one_row = max(1, n_rows // 8)
+        n_threads = n_in * n_out * times_one_row // SHARE
         THREADS.run_on_threads(multiply, n_tiles, min(max(1, n_threads), N_THREADS))
         return y[:n_rows, :n_out]
 
     def multiplier(self, x, y) -> Callable:  # [n_rows, n_in], [n_rows, n_tiles * width]
         """Return a function multiply(first, end), which multiplies x by the tiles first to end - 1
-        and writes the products into these tiles' columns of y. Columns have one part (n_parts).
+        and writes the products into these tiles' columns of y. Only for tiles with n_parts = 1.
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape
-        products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)  # [n_tiles, n_rows, width]
+        # a view of y: [n_tiles, n_rows, width]
+        products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)
 
         def multiply(first: int, end: int) -> None:
             # [n_rows, n_in] @ [end - first, n_in, width] -> [end - first, n_rows, width]
@@ -170,16 +173,14 @@ class Tiles:
         tiles = self.tiles[:, :, None]
         sums_of_groups = y.reshape(n_groups, per_group, n_tiles, width)  # a view of y
         sums = sums_of_groups.transpose(2, 0, 1, 3)  # [n_tiles, n_groups, per_group, width]
-        tile_products = n_parts * len(x) * width  # in numbers
-        n_together = max(1, BUFFER // max(1, tile_products))  # tiles
+        numbers_per_tile = n_parts * len(x) * width  # its products, before they are added up
+        n_together = max(1, BUFFER // max(1, numbers_per_tile))  # tiles
 
         def multiply(first: int, end: int) -> None:
             for begin in range(first, end, n_together):
                 stop = min(begin + n_together, end)
-                # Not with out=sums, where groups come first in memory: NumPy follows that order,
-                # and would read all tiles for each group. In an array of its own, tiles come first
-                # [n_parts, 1, n_groups, per_group, depth]
-                # @ [n_parts, stop - begin, 1, depth, width]
+                # into a new array, where tiles come first in memory. In y, groups do: NumPy follows
+                # the order of the output, and would read all tiles again for each group
                 # -> [n_parts, stop - begin, n_groups, per_group, width]
                 products = np.matmul(rows, tiles[:, begin:stop])
                 products.sum(axis=0, out=sums[begin:stop])  # over the parts
@@ -199,7 +200,7 @@ class Columns:
 
     def __getitem__(self, ids):  # [n] -> [n, n_in]
         """A copy of the columns `ids`, as rows."""
-        tiles = self.weight.tiles
+        tiles = self.weight.tiles  # [n_parts, n_tiles, depth, width]
         n_in, width = self.shape[1], tiles.shape[3]
         # two arrays of indices with a slice between: the axis of ids comes first
         columns = tiles[:, ids // width, :, ids % width]  # [n, n_parts, depth]

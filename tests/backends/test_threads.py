@@ -66,7 +66,7 @@ def test_threads_have_nearly_equal_ranges(sharing, n_threads, n, too_many):
 def test_a_bell_rung_for_a_thread_that_slept_does_not_ring_on():
     """It is woken before the bell rings. Left rung, the bell would never be waited for again."""
     bell, inbox, got = threads.Bell(), SimpleQueue(), []
-    thread = threading.Thread(target=lambda: got.append(bell.get(inbox)))
+    thread = threading.Thread(target=lambda: got.append(bell.wait_for_item(inbox)))
     thread.start()
     time.sleep(0.05)  # it sleeps
     inbox.put(1)
@@ -130,7 +130,7 @@ class FakeTime:
 
     ring = lambda self: None
 
-    def get(self, done):
+    def wait_for_item(self, done):
         """Wait for the worker."""
         self.n_shared += 1
         self.now += 1e-5 + (self.lost(self.now) if self.of == "worker" else 0)
