@@ -106,9 +106,8 @@ def openblas_kernels() -> str | None:
 
 
 def lay_out(weight: np.ndarray) -> Any:
-    """Return what `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels
-    (docs/performance.md tells why), but the array itself if it has fewer than SMALL numbers, or if
-    NumPy has another BLAS.
+    """What `x @ weight` [n_in, n_out] is fastest with: Tiles that suit OpenBLAS's kernels (why:
+    docs/performance.md); the array itself if it has fewer than SMALL numbers, or without OpenBLAS.
     """
     kernels = openblas_kernels()
     if kernels is None or weight.size < SMALL:

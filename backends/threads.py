@@ -111,8 +111,7 @@ def worker_loop(inbox: SimpleQueue, bell: Bell) -> None:
 
 class Threads:
     """n threads: the caller's and n - 1 workers, which wait for work. The workers start with the
-    first work that is shared, in each process anew: a forked process has only the thread that
-    forked it. While sharing costs more than it gains, the caller works alone (`enter`).
+    first work that is shared, in each process anew: a fork has only the thread that made it.
     """
 
     def __init__(self, n: int):
@@ -123,7 +122,7 @@ class Threads:
         self.process: int | None = None  # id of the process in which the workers run
         self.free = threading.Lock()  # held while a call uses the workers
         self.credit = 0.0  # seconds that sharing has gained lately
-        self.alone_until = 0.0  # the time on `clock` up to which work is not shared
+        self.alone_until = 0.0  # the time on `clock` up to which work is not shared: see `enter`
 
     def start_workers(self) -> None:
         """Start self.n - 1 threads that run worker_loop until the process ends; set self.workers
@@ -155,9 +154,8 @@ class Threads:
 
     def run_ranges(self, function: Callable, parts: list[tuple[int, int]]) -> None:
         """Call function(start, end) for all `parts`, at most self.n, at the same time: the first on
-        this thread, each other on a worker. The caller has to hold self.free. When all calls have
-        ended, enters the seconds that sharing gained (`enter`), and raises the error of this
-        thread's call, else that of the first other call that raised one.
+        this thread, each other on a worker. The caller has to hold self.free. When all have ended,
+        enters the seconds gained (`enter`), and raises the error of the first part that has one.
         """
         if self.process != os.getpid():  # the first call, or the first after a fork
             self.start_workers()
@@ -172,8 +170,7 @@ class Threads:
         try:
             function(*parts[0])
         finally:  # wait for all, also after an error: no worker may still be writing
-            own_seconds = cpu_clock() - cpu_began
-            alone = len(parts) * own_seconds  # of all parts on one thread: they are nearly equal
+            alone = len(parts) * (cpu_clock() - cpu_began)  # all parts, nearly equal, on one thread
             errors = [done_bell.wait_for_item(done) for done_bell, done in waiting]
             self.enter(alone - (clock() - began))
         for error in errors:

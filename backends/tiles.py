@@ -148,8 +148,7 @@ class Tiles:
         """
         tiles = self.tiles[0]  # [n_tiles, n_in, width]
         n_tiles, _, width = tiles.shape
-        # a view of y: [n_tiles, n_rows, width]
-        products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)
+        products = y.reshape(len(x), n_tiles, width).swapaxes(0, 1)  # [n_tiles, n_rows, width]
 
         def multiply(first: int, end: int) -> None:
             # [n_rows, n_in] @ [end - first, n_in, width] -> [end - first, n_rows, width]

@@ -7,20 +7,21 @@ import warnings
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
-from checkpoints.folder import LISTS, read_number
+from checkpoints.folder import TOKEN_LISTS, read_number
 
-SPACES = ("lstrip", "rstrip", "single_word")  # flags of a token that depends on what is around it
+SPACE_FLAGS = ("lstrip", "rstrip", "single_word")  # of a token that depends on its surroundings
 
 
 def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int]:
-    """The tokens {text: id} that a folder lists in tokenizer.json and three other files (LISTS),
-    such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have them, too.
+    """The tokens {text: id} that a folder lists in tokenizer.json and three other files
+    (TOKEN_LISTS), such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have
+    them, too.
 
     Some are left out, with a warning: tokens that no file gives an id, and those of the vocabulary
     to which the spaces around them in a prompt would belong, so that a prompt has both as text like
     any other; and new ones whose id is not below the vocab_size of config.json, as the model has no
-    row for them. Raises ValueError for a damaged file, and for a new token to which spaces would
-    belong, whose text is no str or whose id is no int from 0.
+    row for them. Raises ValueError for a damaged file, and for a new token with an id that cannot
+    be used (`require_usable`).
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -31,7 +32,7 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     kept = {}
     as_text, rowless = [], []  # texts of the tokens that are left out
     for text, token in tokens.items():
-        if "id" not in token or any(token.get(flag) for flag in SPACES):
+        if "id" not in token or any(token.get(flag) for flag in SPACE_FLAGS):
             as_text.append(text)
         elif text not in vocabulary and token["id"] >= n_rows:
             rowless.append(text)
@@ -46,20 +47,20 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
 
 
 def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
-    """All tokens that a folder lists in special_tokens_map.json, tokenizer_config.json,
-    added_tokens.json and tokenizer.json (LISTS, in this order), each of which may be missing. They
-    come as {text: token}; a token is a dict: "content", its text, such as "<pad>"; "id"; and flags
-    such as "lstrip".
+    """All tokens, {text: token}, that a folder lists in special_tokens_map.json,
+    tokenizer_config.json, added_tokens.json and tokenizer.json (TOKEN_LISTS, in this order), each
+    of which may be missing. A token is a dict: "content", its text, such as "<pad>"; "id"; and
+    flags such as "lstrip".
 
     vocabulary: {text: id} of the folder. A token that it has gets its id from there; any other the
         one in the last file that lists it with an id, or else has none
 
-    Raises ValueError, which names the file, if one is damaged, and for a token outside the
-    vocabulary that cannot be used: whose text is no str, whose id is no int from 0, or to which
-    spaces around it in a prompt would belong (a true flag of SPACES, such as "lstrip").
+    Raises ValueError, which names the file, if one is damaged, and for a token with an id, but
+    outside the vocabulary, that cannot be used (`require_usable`). One without an id is not
+    checked: it is left out if its text is no str, else it is in the result without an "id".
     """
     tokens: dict[str, dict] = {}
-    for name in LISTS:
+    for name in TOKEN_LISTS:
         path = folder / name
         values = read_json(path, optional=True)  # {} of a missing file
         with errors_about(path, OTHER_TOKENS):
@@ -70,7 +71,7 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
                 elif "id" in token:
                     require_usable(token)
                     tokens[text] = token  # in place of that of an earlier file
-                elif type(text) is str:
+                elif type(text) is str:  # without an id: one of an earlier file stays
                     tokens.setdefault(text, token)
     return tokens
 
@@ -79,7 +80,7 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
     """The tokens that a file lists: a dict {"content": text} of each, with its "id" and flags such
     as "lstrip" if the file says them. Tokens of an empty text are left out.
 
-    name: of the file, one of LISTS; values: its JSON object. Each file has a form of its own:
+    name: of the file, one of TOKEN_LISTS; values: its JSON object. Each file has a form of its own:
         tokenizer.json             {"added_tokens": [{"content": "<pad>", "id": 7}]}
         added_tokens.json          {"<pad>": 7}
         special_tokens_map.json    {"pad_token": "<pad>"}, as `named_tokens` reads it
@@ -100,11 +101,11 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
 
 def require_usable(token: dict) -> None:
     """Check a token {"content": text, "id": id, and flags} that is not in the vocabulary. Raises
-    ValueError if spaces around it in a prompt would be part of it (a flag of SPACES, such as
+    ValueError if spaces around it in a prompt would be part of it (a flag of SPACE_FLAGS, such as
     "lstrip", is true), if its "content" is no str, or its "id" no int from 0.
     """
     text, i = token["content"], token["id"]
-    require_unset(token, *SPACES)
+    require_unset(token, *SPACE_FLAGS)
     if type(text) is not str or type(i) is not int or i < 0:
         raise ValueError(f"the token {text!r} has the id {i!r}")
 
@@ -128,6 +129,7 @@ def named_tokens(settings: dict) -> list[dict]:
     for value in values:
         if isinstance(value, str):
             tokens.append({"content": value})
-        elif isinstance(value, dict):  # no token: {"add_bos_token": True}, whose name ends so, too
+        elif isinstance(value, dict):
             tokens.append(value)
+        # else it is no token: that of "add_bos_token", which ends so, too, is True or False
     return tokens

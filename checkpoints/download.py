@@ -96,15 +96,15 @@ def fetch_files(url: str, folder: Path) -> None:
     a download fails; OSError of the disk.
     """
     fetch(url, folder / "config.json")
-    for name in OPTIONAL:  # one is tokenizer.json
+    for name in OPTIONAL:
         fetch_if_there(url, folder / name)
-    if not (folder / "tokenizer.json").is_file():
+    if not (folder / "tokenizer.json").is_file():  # one of OPTIONAL
         fetch(url, folder / "vocab.json")
         fetch(url, folder / "merges.txt")
     # any() stops at the first that the server has
     if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):
         raise Missing(f"none of {', '.join(WEIGHTS)}")
-    for path in weights_files(folder):
+    for path in weights_files(folder):  # the shards, if that was an index
         fetch(url, path)
 
 
@@ -177,7 +177,8 @@ def advice_about(path: Path) -> str:
     """What to do, in words, when all attempts to fetch the file `path` have failed. It depends on
     whether a part of the file is there that the next attempt can go on with.
     """
-    if any(path.parent.glob(f"{path.name}.{QUOTE}*.part")):
+    resumable = f"{path.name}.{QUOTE}*.part"  # as new_part names a part with an ETag in quotes
+    if any(path.parent.glob(resumable)):
         return "try again, it goes on where it stopped"
     return "try again"
 
@@ -234,9 +235,9 @@ def new_part(path: Path, tag: str, size: int | None) -> Part:
     Only an ETag in quotes stands for the very same bytes ('W/"..."' does not). With another, or one
     that is too long for a name, TAG is the number of this process, and no attempt resumes the part.
     """
-    quoted = quote(tag, safe="")
-    can_resume = quoted.startswith(QUOTE) and len(quoted) < LONG_TAG
-    in_name = quoted if can_resume else os.getpid()
+    escaped = quote(tag, safe="")  # with %22 for a quote (QUOTE)
+    can_resume = tag.startswith('"') and len(escaped) < LONG_TAG
+    in_name = escaped if can_resume else os.getpid()
     file = path.with_name(f"{path.name}.{in_name}.part")
     file.touch()
     return Part(file, tag, size=size)
@@ -267,11 +268,11 @@ def place_of(reply: requests.Response, path: Path, begun: Part | None) -> Part:
         rest, it is returned, with the size of the file. If the reply is a whole file, `begun` is
         removed from the disk, and a new, empty Part is made
 
-    Raises Missing if the server lacks the file, and Retry if it sends an error in its place: then
-    `begun` stays. Raises Retry if the reply is another piece, or of another version of the file, or
-    if there is no such rest: then `begun` is removed.
+    Raises Retry if the reply is no rest of `begun`, which is removed then: another piece, one of
+    another version, or the answer that there is no rest. Raises Missing if the server lacks the
+    file, and Retry if something else came in its place (`require_file`): then `begun` stays.
     """
-    if begun and reply.status_code in (206, 416):  # the rest, or: there is no such rest
+    if begun and reply.status_code in (206, 416):  # a piece, or: there is no such rest
         size = size_if_rest(reply, begun)
         if size is None:
             begun.path.unlink(missing_ok=True)
@@ -292,7 +293,7 @@ def size_if_rest(reply: requests.Response, part: Part) -> int | None:
     if reply.headers.get("ETag") != part.tag:  # or the reply has none: part.tag is a str
         return None
     content_range = reply.headers.get("Content-Range", "")
-    # first byte, last byte, size of the file; a number of more than 18 digits is none of these
+    # first byte, last byte (which is not used), size of the file; no file needs more than 18 digits
     said = re.fullmatch("bytes ([0-9]{1,18})-[0-9]+/([0-9]{1,18})", content_range)
     if said is None or int(said[1]) != part.start:
         return None

@@ -20,7 +20,7 @@ REPOSITORIES = {  # {size: owner/name on Hugging Face}
 
 
 def size_of(name: str) -> str:
-    """The size that a name of Hugging Face means; any other name as it is.
+    """The size that a name of Hugging Face means, or a size in lower case; another name as it is.
 
     >>> size_of("gpt2"), size_of("openai-community/gpt2-xl"), size_of("124m"), size_of("mine")
     ('124M', '1558M', '124M', 'mine')
@@ -43,10 +43,9 @@ def repository(name: str) -> str | None:
 
 
 def find(name: str, models_dir: str | Path, incomplete: Path | None, download: bool) -> Path:
-    """The folder of a model that is not whole, or not at all, where this program keeps models: that
-    in Hugging Face's cache on this machine; else, if `download` is True, models_dir/name, after the
-    files that it lacks were fetched there. Raises ValueError, which says what to do, if there is
-    neither, or the download fails; OSError if a file cannot be written.
+    """Seek a model in Hugging Face's cache on this machine, then, if `download` is True, fetch what
+    models_dir/name lacks of it, and return its folder. Raises ValueError, which says what to do, if
+    there is no such model, or the download fails; OSError if a file cannot be written.
 
     incomplete: models_dir/name, if that folder is there but lacks files, else None. It is returned
         for a name that is none of Hugging Face's: whoever loads it says which file is missing
@@ -55,7 +54,7 @@ def find(name: str, models_dir: str | Path, incomplete: Path | None, download: b
     if remote is None:
         if incomplete:
             return incomplete
-        raise no_model(name, models_dir, incomplete)
+        raise no_model(name, models_dir, incomplete=None)
     cached = find_cached(remote)
     if cached:
         return cached
@@ -95,28 +94,30 @@ def find_cached(name: str) -> Path | None:
     return folder
 
 
-def no_model(name: str, models_dir: str | Path, folder: Path | None) -> ValueError:
+def no_model(name: str, models_dir: str | Path, incomplete: Path | None) -> ValueError:
     """The ValueError, for the caller to raise, about a name that is no model in models_dir. It says
-    which models are there and among the included ones, and what to do.
+    which models are there and among the included ones, and what to do: download it, if the name is
+    one of Hugging Face's and does not begin with a folder that is there. For a file, it says that.
 
-    folder: models_dir/name if it is there but lacks files, as a download that was interrupted
+    incomplete: models_dir/name if it is there but lacks files, as a download that was interrupted
     leaves it: then the error says what is missing instead of which models are there; else None
     """
     if os.path.isfile(name):
         return ValueError(f"{name}: is a file; expected the folder of a model: {Path(name).parent}")
     if not os.path.isdir(models_dir):
         state = "which is no folder"
-    elif folder:
-        state = problem_with(folder)
+    elif incomplete:
+        state = problem_with(incomplete)
     else:
         state = f"there are {names_in(models_dir)}"
     included = ""
     if INCLUDED.resolve() != Path(models_dir).resolve():
         included = f", nor an included one of {names_in(INCLUDED)}"
-    hint = "use a size that is there, or a folder's path"
-    looks_like_a_path = os.path.isdir(os.path.dirname(name))  # here/x, if there is a folder here
-    if repository(name) and not looks_like_a_path:
+    begins_with_folder = os.path.isdir(os.path.dirname(name))  # a path rather than owner/name
+    if repository(name) and not begins_with_folder:
         hint = f"fetch it with python main.py download {name}"
+    else:
+        hint = "use a size that is there, or a folder's path"
     return ValueError(f"no model {name!r} in {str(models_dir)!r} ({state}){included}: {hint}")
 
 

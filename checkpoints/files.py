@@ -46,8 +46,9 @@ def errors_about(path: Path, advice: str = REFETCH) -> Iterator[None]:
             error.filename = error.filename or str(path)
             raise
         first_line = str(error).partition("\n")[0][:200]
-        message = f"{first_line}; {advice}"
-        if type(error) is not ValueError:  # of a library: this program raises no derived class
+        if type(error) is ValueError:  # of this program, which raises no derived class here
+            message = f"{first_line}; {advice}"
+        else:
             message = f"is damaged ({type(error).__name__}: {first_line}); {REFETCH}"
         raise ValueError(f"{path}: {message}") from None
 

@@ -18,13 +18,13 @@ WEIGHTS = (  # the preferred first; an index names the shards, files that have s
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-LISTS = (  # that name tokens besides the vocabulary; the last to give one an id decides
+TOKEN_LISTS = (  # that name tokens besides the vocabulary; the last to give one an id decides
     "special_tokens_map.json",
     "tokenizer_config.json",
     "added_tokens.json",
     "tokenizer.json",
 )
-OPTIONAL = ("generation_config.json", *LISTS)
+OPTIONAL = ("generation_config.json", *TOKEN_LISTS)
 
 # ---------------------------------------------------------------- which files
 
@@ -44,24 +44,24 @@ def weights_files(folder: Path) -> list[Path]:
     index and its data. Shards and data may be missing. Raises ValueError if there is none of these,
     and for a damaged index of shards.
     """
-    if not any((folder / name).is_file() for name in WEIGHTS):
-        from checkpoints.formats import tf_checkpoint  # here: few folders have such files
-
-        # the error names WEIGHTS, too
-        index = first_of(folder, *WEIGHTS, *tf_checkpoint.index_names(folder))
-        return [index, tf_checkpoint.data_of(index)]
-    path = first_of(folder, *WEIGHTS)
-    if path.suffix == ".json":
+    if any((folder / name).is_file() for name in WEIGHTS):
+        path = first_of(folder, *WEIGHTS)
+        if path.suffix != ".json":
+            return [path]
         from checkpoints.formats.shards import files_of
 
         return files_of(path)
-    return [path]
+    from checkpoints.formats import tf_checkpoint  # here: few folders have such files
+
+    # if there is no such index, the error names WEIGHTS, too
+    index = first_of(folder, *WEIGHTS, *tf_checkpoint.index_names(folder))
+    return [index, tf_checkpoint.data_of(index)]
 
 
 def model_files(folder: Path) -> list[Path]:
     """The paths of all files that decide the texts of a folder's model: shape, tokenizer, weights,
     and if it has them, generation_config.json and the lists of tokens, such as added_tokens.json.
-    Raises ValueError if one is missing; shards may be.
+    Raises ValueError if one is missing; not for a shard, whose path is in the list all the same.
     """
     needed = [first_of(folder, *CONFIGS)] + tokenizer_files(folder) + weights_files(folder)
     optional = [folder / name for name in OPTIONAL if (folder / name).is_file()]
@@ -81,9 +81,8 @@ def problem_with(folder: Path) -> str:
 
 # ---------------------------------------------------------------- the shape
 
-# {field of gpt2.Config: (its names in a file, the first that is there counts; least; most)}, such
-# as n_ctx: max_position_embeddings, else n_positions, else n_ctx, from 1 to 10^7. For transformers,
-# the first name counts, too
+# {field of gpt2.Config: (its names in a file, of which the first that is there counts, as for
+# transformers; least; most)}
 NUMBERS = {
     "n_vocab": (("vocab_size", "n_vocab"), 2, 10**7),
     "n_ctx": (("max_position_embeddings", "n_positions", "n_ctx"), 1, 10**7),
@@ -105,7 +104,7 @@ SUPPORTED = {
 
 
 def read_config(folder: Path) -> Config:
-    """The shape of the model, from config.json or hparams.json of a folder.
+    """The shape of the model, and which GELU, from config.json or hparams.json of a folder.
 
     Raises ValueError, which names the field, its value and what was expected: for a setting that
     GPT-2 does not have (SUPPORTED), such as cross-attention; for a size that is missing or out of
@@ -114,9 +113,9 @@ def read_config(folder: Path) -> Config:
     """
     path = first_of(folder, *CONFIGS)
     values = read_json(path)
-    for name, allowed in SUPPORTED.items():
-        value = values.get(name, allowed[0])
-        require(value in allowed, path, name, value, expected=f"GPT-2's {allowed[0]!r}")
+    for name, (usual, *others) in SUPPORTED.items():
+        value = values.get(name, usual)
+        require(value in (usual, *others), path, name, value, expected=f"GPT-2's {usual!r}")
     shape = {field: read_number(field, values, path) for field in NUMBERS}
     n_embd = shape["n_embd"]
     n_inner = values.get("n_inner")  # the width of the MLP
@@ -173,7 +172,7 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     if not fits or scales_by_layer or not values.get("scale_attn_weights", True):
         from checkpoints.variants import fit_tensors  # here: the included models need none of it
 
-        tensors = fit_tensors(tensors, config, values, files[-1])
+        tensors = fit_tensors(tensors, config, values, path=files[-1])  # a path for errors
     return {name: tensors[name] for name in shapes}
 
 
@@ -181,10 +180,10 @@ def read_tables(files: Iterable[Path]) -> dict[str, Tensor]:
     """All tensors in these files of weights, {name there: Tensor}, whose numbers are not read yet.
     Raises ValueError for a file that is missing or damaged, and for a tensor that two files have.
     """
-    # of all files first: ValueError for one that is missing or only a pointer of Git LFS
-    found = [first_of(path.parent, path.name) for path in files]
+    # before any is read: ValueError for one that is missing or only a pointer of Git LFS
+    existing_files = [first_of(path.parent, path.name) for path in files]
     stored: dict[str, Tensor] = {}
-    for path in found:
+    for path in existing_files:
         for name, tensor in tensors_in(path).items():
             if name in stored:
                 other = stored[name].path.name

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, read_text_file, require_unset
-from checkpoints.folder import LISTS, tokenizer_files
+from checkpoints.folder import TOKEN_LISTS, tokenizer_files
 from encoder import Encoder
 from gpt2 import Config
 
@@ -56,7 +56,7 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
     an Encoder takes them. Warns of added tokens that are left out. Raises ValueError for what is
     missing or damaged, and for settings that would make other ids of a prompt than an Encoder does.
     """
-    require_plain_settings(folder / "config.json")
+    require_plain_settings(folder / "config.json")  # each may be missing
     require_plain_settings(folder / "tokenizer_config.json")
     files = tokenizer_files(folder)
     if len(files) == 2:  # vocab.json and merges.txt, or OpenAI's
@@ -66,8 +66,8 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
 
         vocabulary, merges = tokenizer_json.read_vocabulary(files[0])
     added: dict[str, int] = {}
-    if any((folder / name).is_file() for name in LISTS):
-        from checkpoints.added_tokens import read_added_tokens  # here, too
+    if any((folder / name).is_file() for name in TOKEN_LISTS):
+        from checkpoints.added_tokens import read_added_tokens  # here: not every folder has any
 
         added = read_added_tokens(folder, vocabulary)
     return vocabulary, merges, added

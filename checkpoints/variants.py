@@ -42,14 +42,13 @@ def fit_tensors(
     from the embedding's by more than rounding to float16.
     """
     tensors = common_names(stored, path)
-    # of a file with both names, the second stays, which require_shapes refuses
-    name = HEAD if HEAD in tensors else OLD_HEAD
-    head = tensors.pop(name, None)
+    head_name = HEAD if HEAD in tensors else OLD_HEAD
+    head = tensors.pop(head_name, None)
     wte = tensors.get("wte.weight", head)  # some files have the one matrix as a head only
-    if wte:
+    if wte is not None:
         tensors["wte.weight"] = without_padding(wte, config)
-    require_shapes(tensors, config, path)
-    if head:
+    require_shapes(tensors, config, path)  # also refuses OLD_HEAD beside HEAD
+    if head is not None:
         require_tied(head, tensors["wte.weight"])
     return tensors | scaled_queries(tensors, config, values)
 
@@ -76,7 +75,7 @@ def without_padding(wte: Tensor, config: Config) -> Tensor:
         return wte
     surplus = wte.shape[0] - n_vocab
     warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
-    return replace(wte, shape=(n_vocab, n_embd))
+    return replace(wte, shape=(n_vocab, n_embd))  # its rows follow one another: the first are read
 
 
 def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> None:
@@ -99,14 +98,14 @@ def require_shapes(tensors: dict[str, Tensor], config: Config, path: Path) -> No
 def require_tied(head: Tensor, wte: Tensor) -> None:
     """Compare an output head [n_rows, n_embd] with the token embedding `wte` [n_vocab, n_embd], row
     by row; rows behind the first n_vocab, padding, are not compared. Raises ValueError, which names
-    the head's file, if they differ, or if it has fewer rows. Only warns that the embedding is used
-    if they differ by no more than rounding to float16 (`are_close`).
+    the head's file, if they differ, or if it has fewer rows. If they differ by no more than
+    rounding to float16 (`are_close`), it only warns that the head is left out.
     """
     wanted = wte.stored()
     found = head.stored()[: len(wanted)]
     if np.array_equal(found, wanted):
         return
-    if not are_close(found, wanted):
+    if not are_close(found, wanted):  # or if rows are missing
         raise ValueError(f"{head.path}: lm_head.weight differs from wte.weight; GPT-2 ties them")
     warnings.warn(f"{head.path}: lm_head.weight is wte.weight, but for rounding: left out")
 
@@ -117,7 +116,7 @@ def are_close(found: np.ndarray, wanted: np.ndarray) -> bool:  # 2 x [n_rows, n_
     """
     if found.shape != wanted.shape:
         return False
-    for begin in range(0, len(wanted), BLOCK):
+    for begin in range(0, len(wanted), BLOCK):  # some rows at a time, to spare memory
         rows = slice(begin, begin + BLOCK)
         if not np.allclose(found[rows], wanted[rows], rtol=RELATIVE, atol=ABSOLUTE):
             return False

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from checkpoints.checksum import sha256_of
-from checkpoints.folder import LISTS, read_config, tokenizer_files, weights_files
+from checkpoints.folder import TOKEN_LISTS, read_config, tokenizer_files, weights_files
 from checkpoints.search import find_folder
 from checkpoints.tokenizer import fit_vocabulary, load_encoder
 from cli.output import named
@@ -165,7 +165,7 @@ def write_model(model: GPT2, folder: Path, source: Path) -> None:
     folder, whose vocabulary, and the tokens listed beside it, are copied
     """
     write_tensors(model.transformer, folder / "model.safetensors")
-    lists = [source / name for name in LISTS]  # of tokens
+    lists = [source / name for name in TOKEN_LISTS]  # of tokens
     for path in set(tokenizer_files(source) + lists):  # which may overlap
         if path.is_file():
             write(folder / path.name, path.read_bytes())

@@ -100,9 +100,9 @@ def plain_view(
     which a pickle gives these four, and _rebuild_tensor_v2, which gets six or all, and which would
     make a tensor of them. _requires_grad and _hooks do not matter to the numbers: not looked at.
 
-    Raises ValueError or TypeError unless storage is a Storage, `first` an int, shape and strides
-    tuples or lists of int; and for any metadata, bits such as {"neg": True}: with them, the numbers
-    that are stored are not the tensor's.
+    Raises ValueError unless storage is a Storage, `first` an int, and all that shape and strides
+    yield are ints; TypeError if one of these two cannot be iterated over. Raises ValueError for any
+    metadata, bits such as {"neg": True}: with them, the stored numbers are not the tensor's.
     """
     are_ints = all(type(n) is int for n in (first, *shape, *strides))
     if type(storage) is not Storage or not are_ints:
@@ -166,15 +166,16 @@ def read_table(path: Path) -> dict[str, Tensor]:
         with SmallReads(path.open("rb", buffering=0)) as file:  # type: ignore[type-var]
             is_zip = file.read(4) == b"PK\3\4"
             file.seek(0)
-            read = read_zip if is_zip else read_old
-            views, places = read(file)
+            # {name: which numbers of a storage}, {key of a storage: where it lies}
+            views, places = read_zip(file) if is_zip else read_old(file)
         return {name: as_tensor(path, name, view, places, n_bytes) for name, view in views.items()}
 
 
 def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """What a zip file of torch.save holds, in which *storages*, arrays of numbers, lie apart from a
     pickle that names tensors: {name of a tensor: its View}, which says what numbers of which
-    storage it has; and {key of a storage: (its first byte in the zip file, how many bytes)}.
+    storage it has; and {key of a storage: (its first byte in the zip file, how many bytes)}, which
+    has the other files in the zip file by their names, too.
 
     Raises ValueError if a file in it is compressed or there twice, KeyError if it has no pickle,
     and what Unpickler raises for a pickle that torch.save does not write.
@@ -208,10 +209,11 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     """What a file from before torch 1.6 holds, in which *storages*, arrays of numbers, follow five
     pickles (magic number, version, machine, views, keys of the storages): {name of a tensor: its
     View}, which says what numbers of which storage it has; and {key of a storage: (the first byte
-    of its numbers in the file, how many bytes)}. Before these stands how many numbers they are.
+    of its numbers in the file, how many bytes)}.
 
     Raises ValueError without the magic number, for a file that a big-endian machine wrote, and for
-    a key that is no text; KeyError for a key of no view; and what Unpickler raises.
+    a key that is no text; KeyError for a key of no view; and what Unpickler raises, as it does for
+    pickles of more than TABLE_LIMIT bytes, which are cut off there.
     """
     head = io.BytesIO(file.read(TABLE_LIMIT))
     if Unpickler(head).load() != MAGIC:
@@ -225,9 +227,9 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
     if not all(type(key) is str for key in keys):
         raise ValueError("lists a storage whose key is no text")
     dtypes = {view.storage.key: view.storage.dtype for view in views.values()}
-    in_order = {key: dtypes[key] for key in keys}
+    dtypes_in_order = {key: dtypes[key] for key in keys}
     end_of_pickles = head.tell()
-    return views, places_behind(end_of_pickles, file, in_order)
+    return views, places_behind(end_of_pickles, file, dtypes_in_order)
 
 
 def places_behind(offset: int, file: BinaryIO, dtypes: dict[str, str]) -> Places:
@@ -263,9 +265,9 @@ def as_tensor(path: Path, name: str, view: View, places: Places, n_bytes: int) -
     dtype, key, n_numbers = view.storage
     begin, size = places[key]
     end = begin + size
-    offset = begin + view.first * itemsize(dtype)
+    offset = begin + view.first * itemsize(dtype)  # `first` counts numbers
     tensor = Tensor(path, name, dtype, view.shape, offset, order_of(view))
-    # a view with gaps takes more than its size: Tensor.stored refuses to read it
+    # a view with gaps may end later, but Tensor.stored refuses to read it
     is_inside = begin <= offset and offset + tensor.size <= end
     if size != n_numbers * itemsize(dtype) or not is_inside:
         raise ValueError(f"{name!r} lies outside the {n_numbers} numbers of its storage")

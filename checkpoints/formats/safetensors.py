@@ -16,7 +16,7 @@ DTYPES |= {"I64": "int64", "I32": "int32", "U8": "uint8", "BOOL": "bool"}
 
 def read_table(path: Path) -> dict[str, Tensor]:
     """The tensors of a .safetensors file by name, whose numbers are not read yet. Raises ValueError
-    if its header is damaged, or does not describe every byte behind it.
+    if its header is damaged, has another dtype than DTYPES, or does not describe all bytes behind.
     """
     header, _metadata, begin = read_header(path)
     table = {}
@@ -25,8 +25,8 @@ def read_table(path: Path) -> dict[str, Tensor]:
             first, end = entry["data_offsets"]
             code = entry["dtype"]
             if code not in DTYPES:
-                problem = f'is of type "safetensors\' {code}", which cannot be read'
-                raise ValueError(f"{name!r} {problem}")
+                its_type = f"safetensors' {code}"
+                raise ValueError(f'{name!r} is of type "{its_type}", which cannot be read')
             tensor = Tensor(path, name, DTYPES[code], tuple(entry["shape"]), begin + first)
             if tensor.size != end - first:
                 raise ValueError(f"{name!r} has {end - first} bytes, not {tensor.size}")

@@ -81,8 +81,12 @@ def parts_of(part: dict | None) -> list[dict]:
 
 def adds_nothing(post_processor: dict) -> bool:
     """Whether a post_processor, a JSON object, puts no token around a text: {"type": "ByteLevel"},
-    or a TemplateProcessing in which "single", the template for one text, has no SpecialToken.
+    or another, such as TemplateProcessing, with a template for one text, "single", in which
+    SpecialToken stands nowhere. Raises KeyError for an object without "type".
     """
     if post_processor["type"] == "ByteLevel":
         return True
-    return "single" in post_processor and "SpecialToken" not in str(post_processor["single"])
+    if "single" not in post_processor:
+        return False
+    template = str(post_processor["single"])  # as text: a SpecialToken is sought at any depth
+    return "SpecialToken" not in template
