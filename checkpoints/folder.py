@@ -172,7 +172,7 @@ def open_weights(folder: Path, config: Config) -> dict[str, Tensor]:
     if not fits or scales_by_layer or not values.get("scale_attn_weights", True):
         from checkpoints.variants import fit_tensors  # here: the included models need none of it
 
-        tensors = fit_tensors(tensors, config, values, path=files[-1])  # a path for errors
+        tensors = fit_tensors(tensors, config, values, path=files[-1])  # named in errors
     return {name: tensors[name] for name in shapes}
 
 

@@ -46,8 +46,9 @@ def open_students(words: str, target: Path, config: Config, seed: int) -> list[S
 
 
 def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
-    """The student that a word names: "1x128", "eagle" and "medusa" begin with random weights, a
-    model (0.7M-17M) or the file of a head (models/17M/eagle.safetensors) with its own.
+    """The student that a word names: "1x128" (layers x width; heads of attention are 32 wide),
+    "eagle" and "medusa" begin with random weights, the file of a head, such as
+    models/17M/eagle.safetensors, or a model, such as 0.7M-17M, with its own.
 
     target, config: folder and shape of the model that it learns from; seed: of random weights, and
     of torch's global generator from here on. Raises ValueError for a model of another vocabulary or
@@ -56,9 +57,10 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
     seed_weights(seed)
     path = Path(word)
     if word in KINDS:
-        return Student(word, KINDS[word](config), "")
+        return Student(word, KINDS[word](config), begins_as="")
     if re.fullmatch(r"\d+x\d+", word):
-        return Student(word, GPT2(shaped(word, config.n_vocab, config.n_ctx, d_head=32)), "")
+        module = GPT2(shaped(word, config.n_vocab, config.n_ctx, d_head=32))
+        return Student(word, module, begins_as="")
     if path.suffix == ".safetensors" and path.stem in KINDS:
         return open_head(path, target, config)
     return open_model(word, target, config)
@@ -66,7 +68,8 @@ def open_student(word: str, target: Path, config: Config, seed: int) -> Student:
 
 def open_head(path: Path, target: Path, config: Config) -> Student:
     """The head in a file, such as models/17M/eagle.safetensors, as a student of a target with this
-    folder and shape. Raises ValueError for a head of another shape, and for any other file.
+    folder and shape. The file's name, without its end, is a key of KINDS. Raises ValueError for a
+    head of another shape, and for what is no file of a head.
     """
     module = KINDS[path.stem](config)
     with reading(path, f"expected the file of a head of {target.name}"):
@@ -111,9 +114,9 @@ def read_model(folder: Path) -> tuple[Config, dict[str, np.ndarray]]:
     missing or damaged, and for a model of another kind.
     """
     encoder = load_encoder(folder)
-    config = fit_vocabulary(folder, read_config(folder), encoder)
-    read = stored_weights(folder, config)
-    weights = {name: read(name) for name in config.shapes()}
+    config = fit_vocabulary(folder, read_config(folder), encoder)  # n_vocab without padding
+    read_weight = stored_weights(folder, config)
+    weights = {name: read_weight(name) for name in config.shapes()}
     return config, weights
 
 
@@ -137,8 +140,9 @@ def version_of(files: Iterable[Path]) -> str:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write a file, in place of an older one, which stays until the new one is complete: it is
-    written beside it and renamed. A missing folder is made. Raises OSError, which names the file.
+    """Write a file, in place of an older one, which stays until the new one is complete: that is
+    written to NAME.part beside it (a.part for a.npz) and renamed. A missing folder is made. Raises
+    OSError, which names one of the files or the folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")

@@ -16,7 +16,7 @@ WEIGHT_DECAY = 0.05
 # ---------------------------------------------------------------- losses
 
 
-def of_next_tokens(model: GPT2, ids: Tensor, progress: float) -> Iterator[Tensor]:
+def losses_of_next_tokens(model: GPT2, ids: Tensor, progress: float) -> Iterator[Tensor]:
     """Yield the loss of a target: the mean cross-entropy of the next token, in nats.
 
     ids: [batch, n_seq + 1]; progress: of the run, which does not matter here
@@ -38,15 +38,15 @@ def total_variation(p: Tensor, q: Tensor) -> Tensor:
     return (p.softmax(-1) - q.softmax(-1)).abs().sum(-1).mean() / 2
 
 
-def drafts(
+def predict_drafts(
     teacher: GPT2, students: list[Student], ids: Tensor
 ) -> Iterator[list[tuple[Tensor, Tensor]]]:
     """Yield for each student a list with a pair (p, q) for each token i of a draft: the logits
     [n_rows, n_seq - i, n_vocab] that the teacher and the student predict for it, in drafts that
-    begin at every position of texts.
+    begin at every position of texts. Row j of p is the teacher's at position i + j.
 
-    ids: [batch, n_seq], the texts. The teacher reads them once, without gradients. A draft model
-    reads them all, n_rows = batch, a head the first half (module.share is 1 in how many)
+    ids: [batch, n_seq], the texts. The teacher reads them once, without gradients. A student reads
+        the first batch / module.share of them: a draft model all, a head half
     """
     with torch.no_grad():
         hidden = teacher.hidden(ids)
@@ -54,11 +54,10 @@ def drafts(
     for student in students:
         n_rows = ceil_div(len(ids), student.module.share)
         logits = student.module.draft_logits(ids[:n_rows], hidden[:n_rows], teacher)
-        # token i of a draft: its row j is for the target's position i + j
         yield [(p[:n_rows, i:], q) for i, q in logits]
 
 
-def of_drafts(
+def losses_of_drafts(
     teacher: GPT2, students: list[Student], ids: Tensor, progress: float
 ) -> Iterator[Tensor]:
     """Yield the loss of each student for texts ids [batch, n_seq], a scalar with gradients: how far
@@ -69,18 +68,21 @@ def of_drafts(
     whose gradients are large while a student knows nothing. Then, and for a student that does not
     begin with random weights, it is total variation, which decoding pays for.
     """
-    for student, pairs in zip(students, drafts(teacher, students, ids)):
-        by_kl = not student.begins_as and progress < 0.3
+    for student, pairs in zip(students, predict_drafts(teacher, students, ids)):
+        began_random = student.begins_as == ""
+        by_kl = began_random and progress < 0.3
         distance = kullback_leibler if by_kl else total_variation
         yield torch.stack([distance(p, q) for p, q in pairs]).sum()
 
 
 @torch.no_grad()
 def mark_target(model: GPT2, held_out: Tensor) -> str:  # [n_rows, n_seq + 1]
-    """How well a target predicts texts, held_out, in words: its mean cross-entropy in nats."""
+    """Words that tell how well a target predicts texts, held_out: its mean cross-entropy in nats,
+    "cross-entropy of held-out text 1.234".
+    """
     losses: list[Tensor] = []
-    for ids in held_out.split(16):  # rows at a time, to spare memory
-        losses += of_next_tokens(model, ids, progress=1)  # one of these rows
+    for ids in held_out.split(16):  # 16 rows at a time, to spare memory
+        losses += losses_of_next_tokens(model, ids, progress=1)  # one loss, whatever the progress
     return f"cross-entropy of held-out text {torch.stack(losses).mean():.3f}"
 
 
@@ -106,11 +108,11 @@ def mark_drafts(teacher: GPT2, students: list[Student], sampled: Tensor, greedy:
 
 
 def drafts_of(student: Student, teacher: GPT2, texts: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the pairs (p, q) of one student, as `drafts` makes them, for a few texts at a time, to
-    spare memory. texts: [n_rows, n_seq]
+    """Yield the pairs (p, q) of one student, as `predict_drafts` makes them, for a few texts at a
+    time, to spare memory. texts: [n_rows, n_seq]
     """
     for ids in texts.split(16):
-        for pairs in drafts(teacher, [student], ids):  # once, of the one student
+        for pairs in predict_drafts(teacher, [student], ids):  # once, of the one student
             yield from pairs
 
 
@@ -147,15 +149,17 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self) -> None:
-        """Move all matrices in place, once, along the gradients that they have: update the average
-        of the gradients (momentum), shrink the matrix by lr times weight_decay, and subtract the
-        orthogonalized average, scaled to a root mean square of 0.2 lr.
+        """Move all matrices in place, once, along their gradients, which all must have: update the
+        average of the gradients, mix it with the newest one (Nesterov's momentum), shrink the
+        matrix by lr times weight_decay, and subtract the orthogonalized mixture, scaled to a root
+        mean square of 0.2 lr.
         """
         group = self.param_groups[0]  # torch keeps a list; all matrices are in one group
         for p in group["params"]:
             average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p))
             average.lerp_(p.grad, 1 - group["momentum"])
-            update = orthogonalize(p.grad.lerp(average, group["momentum"]))  # Nesterov's
+            mixture = p.grad.lerp(average, group["momentum"])
+            update = orthogonalize(mixture)
             p.mul_(1 - group["lr"] * group["weight_decay"])
             # AdamW's updates have a root mean square of about 0.2, an orthogonal matrix one of 1
             # over the square root of its longer side (Liu et al. 2025, arXiv 2502.16982)

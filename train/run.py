@@ -38,11 +38,10 @@ def memory_named() -> Iterator[None]:
         raise MemoryError(problem) from error
 
 
-def open_run(folder: str, device: str) -> Path:
+def run_folder(folder: str) -> Path:
     """The path of the folder of a run: it is missing or empty, or has training.pt (STATE), the
     checkpoint of one to resume. Raises ValueError if it holds anything else, as nothing but a run's
-    own results is ever replaced, and for the device "cuda" if torch finds no GPU. Sets the
-    precision of torch's products for the device, "cpu" or "cuda".
+    own results is ever replaced.
     """
     path = Path(folder)
     is_run = (path / STATE).is_file()
@@ -50,11 +49,17 @@ def open_run(folder: str, device: str) -> Path:
     holds.discard("training.part")  # what a kill leaves of the first checkpoint
     if path.is_file() or (holds and not is_run):
         raise ValueError(f"{path}: is there already, and no run to resume; give a new folder")
+    return path
+
+
+def prepare(device: str) -> None:
+    """Set the precision of torch's products for a device, "cpu" or "cuda". Raises ValueError for
+    "cuda" if torch finds no GPU.
+    """
     if device == "cuda" and not torch.cuda.is_available():
         raise ValueError("--device cuda: torch finds no GPU; expected cpu")
     # float32; in products TF32 on a GPU, and bfloat16 on a CPU that has instructions for it
     torch.set_float32_matmul_precision("high" if device == "cuda" else "medium")
-    return path
 
 
 def resume(folder: Path, identity: dict[str, Any], parts: list[Any]) -> int:
@@ -104,11 +109,13 @@ def rest_of_round(lesson: Lesson, step: int, steps: int) -> Iterator[list[torch.
 
 
 def add_gradients(batches: list[Any], losses: Losses, progress: float) -> None:
-    """Add the gradients of a step to those that the models' parameters hold: of each model's loss,
-    the mean over the batches. losses(batch, progress): yields a loss for each model
+    """Add the gradients of a step to those that the models' parameters hold. What is lowered is the
+    mean of a model's losses over the batches.
+
+    losses(batch, progress): yields a loss for each model; progress: of the run, from 0 to 1
     """
     for batch in batches:
-        for loss in losses(batch, progress):
+        for loss in losses(batch, progress):  # one at a time, to spare memory
             (loss / len(batches)).backward()
 
 
@@ -127,7 +134,8 @@ def train(
     (ROUND) and at the end, write the checkpoint into the folder and print what the exam says.
 
     identity: the settings that a run keeps when it is resumed: all but steps and rates
-    rates: the highest learning rate of each model; steps: how many the run takes in all
+    rates: the highest learning rate of each model, from which `rate_at` makes that of a step
+    steps: how many the run takes in all
     lesson(first step, end): yields for each of these steps its batches
     losses(batch, progress of the run from 0 to 1): yields a loss for each model
     exam(): in words, how good the models are now
@@ -136,18 +144,18 @@ def train(
     """
     optimizers = [new_optimizers(model, rate) for model, rate in zip(models, rates)]
     parts: list[Any] = list(models)  # what a checkpoint has the states of
-    for of_model in optimizers:
-        parts += of_model
+    for its_optimizers in optimizers:
+        parts += its_optimizers
     step = resume(folder, identity, parts)
     if step > steps:
         raise ValueError(f"--steps {steps}: {folder} has taken {step}; give as many or more")
-    folder.mkdir(parents=True, exist_ok=True)  # or it cannot be: then before the work
+    folder.mkdir(parents=True, exist_ok=True)  # before the work, as it may fail
     with tqdm(total=steps, initial=step, mininterval=5, disable=None) as bar:
         while step < steps:
             for batches in rest_of_round(lesson, step, steps):
                 add_gradients(batches, losses, step / steps)
-                for of_model, rate in zip(optimizers, rates):
-                    move(of_model, rate * rate_at(step, steps))
+                for its_optimizers, rate in zip(optimizers, rates):
+                    move(its_optimizers, rate * rate_at(step, steps))
                 step += 1
                 bar.update()
             save(folder, step, identity, parts)

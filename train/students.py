@@ -66,9 +66,9 @@ class GPT2(GPT2LMHeadModel):
         return self.transformer(ids, use_cache=False).last_hidden_state
 
     def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: "GPT2") -> Logits:
-        """Yield (0, logits [batch, n_seq, n_vocab]) of the next token at every position. ids:
-        [batch, n_seq]. hidden and teacher are not used: they are for heads, which are called in the
-        same way.
+        """Yield a single pair (0, logits [batch, n_seq, n_vocab]): of token 0 of drafts that begin
+        at every position, which is the next token there. ids: [batch, n_seq]. hidden and teacher
+        are not used: they are for heads, which are called in the same way.
         """
         yield 0, self.lm_head(self.hidden(ids))
 
@@ -80,9 +80,6 @@ class Eagle(nn.Module):
     When it drafts, it reads its own guesses, so it is trained on these as well: on a whole text at
     once, as if a draft began at every position. The i-th token of a draft attends to the text
     before the draft, with the target's hidden states, and then to the draft's own tokens.
-
-    target: the shape of the target; n_embd, n_head: width and heads of the block
-    n_draft_tokens: tokens of a draft in training; in use there may be more
     """
 
     share = 2  # a text costs as much as several do a draft model
@@ -90,11 +87,18 @@ class Eagle(nn.Module):
     def __init__(
         self, target: Config, n_embd: int = 256, n_head: int = 4, n_draft_tokens: int = 4
     ) -> None:
+        """A head with random weights: `fc` makes the input of the block `h` from a hidden state of
+        the target and an embedding, side by side; `proj` makes a hidden state from its output.
+
+        target: the shape of the target; n_embd, n_head: width and heads of the block
+        n_draft_tokens: tokens of a draft in training; in use there may be more
+        """
         super().__init__()
         self.n_head, self.n_draft_tokens = n_head, n_draft_tokens
         self.notes = {"n_head": str(n_head)}  # for the file: no shape of a tensor tells it
         block = replace(target, n_embd=n_embd, n_head=n_head, n_layer=1)
-        self.fc, self.proj = Conv1D(n_embd, 2 * target.n_embd), Conv1D(target.n_embd, n_embd)
+        self.fc = Conv1D(n_embd, 2 * target.n_embd)  # transformers' order: width out, width in
+        self.proj = Conv1D(target.n_embd, n_embd)
         self.h = nn.ModuleList([GPT2Block(transformers_config(block))])
 
     def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: GPT2) -> Logits:
@@ -107,26 +111,26 @@ class Eagle(nn.Module):
         """
         norm = teacher.transformer.ln_f
         embedded = teacher.embed(ids)
-        # the state before the first token: in use the cache holds 0 there, and Eagle.embed norms it
+        # before the first token, a state of zeros, then normed: as in the cache that decoding uses
         nothing = norm(torch.zeros_like(hidden[:, :1]))
-        keys: list[Tensor] = []  # of each token of the drafts so far
+        keys: list[Tensor] = []  # through_block appends those of each token of the drafts
         values: list[Tensor] = []
+        states = hidden  # those of the target, later those that the head guessed last
         for i in range(self.n_draft_tokens):
-            hidden_before = torch.cat([nothing, hidden[:, :-1]], 1)
-            x = self.fc(torch.cat([hidden_before, embedded], -1))
-            x = self.through_block(x, keys, values)
-            hidden = norm(self.proj(x))  # as the head guesses it
+            states_before = torch.cat([nothing, states[:, :-1]], 1)
+            x = self.fc(torch.cat([states_before, embedded], -1))
+            states = norm(self.proj(self.through_block(x, keys, values)))
             # what is guessed at the first i places belongs to drafts that began before the text
-            yield i, teacher.lm_head(hidden[:, i:])
+            yield i, teacher.lm_head(states[:, i:])
 
     def through_block(
         self, x: Tensor, keys: list[Tensor], values: list[Tensor]
     ) -> Tensor:  # [batch, n_seq, n_embd] -> the same
-        """What the block makes of x, its input for the newest token of drafts, one of which begins
-        at each position of the text.
+        """The output of the block for x, its input for the newest token of n_seq drafts: a draft
+        begins at each position of the text.
 
-        keys, values: [batch, n_head, n_seq, d_head] each, the first of the text itself, the others
-            of one drafted token each, in order; those of the newest token are appended here
+        keys, values: those of the tokens before, [batch, n_head, n_seq, d_head] each, the first of
+            the text itself, the others of one drafted token each; those of x are appended here
         """
         block = self.h[0]
         qkv = block.attn.c_attn(block.ln_1(x)).chunk(3, -1)
@@ -145,7 +149,14 @@ class Eagle(nn.Module):
 
         q: queries of the newest token of the drafts, one draft for each position of the text
         keys, values: like q, the first for the text itself, the others for a token of the drafts
-        each, in order; the newest is the last
+            each, in order; the newest is the last. Here is who sees what, with two drafted tokens,
+            the newest at positions 0 to 3 (rows), whose draft began 2 before it:
+
+            text       first      newest
+            . . . .    . . . .    x . . .
+            . . . .    x . . .    . x . .
+            x . . .    . x . .    . . x .
+            x x . .    . . x .    . . . x
         """
         n_seq = q.shape[-2]
         n_before = len(keys) - 1  # tokens of the draft before this one

@@ -24,9 +24,9 @@ READS = 4  # how often a text that the teacher has written is read, on average
 
 
 def read_documents(corpus: str, split: str) -> list[str]:
-    """The documents in a folder's files *_train.txt or *_valid.txt, which `split` names: the texts
-    between one <|endoftext|>, or one end of a file, and the next, without blank ones; file after
-    file, by name. Raises ValueError without such a file.
+    """The documents in a folder's files *_train.txt or *_valid.txt, which `split` names, sorted by
+    name. A file is cut at each <|endoftext|>; blank pieces are left out, and of the others, the
+    newlines at both ends. Raises ValueError without such a file.
     """
     paths = sorted(Path(corpus).glob(f"*_{split}.txt"))
     if not paths:
@@ -57,12 +57,12 @@ def version_of(*texts: Tensor) -> str:
     return sha256(b"".join(ids.numpy().tobytes() for ids in texts)).hexdigest()[:8]
 
 
-def generator(where: Tensor, purpose: Purpose, seed: int, *numbers: int) -> torch.Generator:
-    """A torch.Generator on the device of the tensor `where`. Its random numbers depend on the other
-    arguments, and are independent of those for other ones.
+def generator(device: torch.device, purpose: Purpose, seed: int, *numbers: int) -> torch.Generator:
+    """A torch.Generator on a device. Its random numbers depend on the other arguments, and are
+    independent of those for other ones.
     """
     state = stream(purpose, seed, *numbers).generate_state(1)[0]
-    return torch.Generator(where.device).manual_seed(int(state))
+    return torch.Generator(device).manual_seed(int(state))
 
 
 def passages(
@@ -110,12 +110,12 @@ def written(
 def steps_of_books(
     books: Tensor, tokens_per_step: int, n_seq: int, seed: int, first: int, end: int
 ) -> Iterator[list[Tensor]]:
-    """Yield a list of batches for each of the steps first to end - 1, here with one: [n_rows,
-    n_seq], passages of books, about tokens_per_step tokens together, at random places that seed and
-    step decide. books: [n_ids], the ids of a long text
+    """Yield for each of the steps first to end - 1 the list of its batches, which has one, as a
+    target needs no more: passages [n_rows, n_seq] of books, about tokens_per_step tokens together,
+    at random places that seed and step decide. books: [n_ids], the ids of a long text
     """
     for step in range(first, end):
-        rng = generator(books, Purpose.PASSAGES, seed, step)
+        rng = generator(books.device, Purpose.PASSAGES, seed, step)
         yield [passages(books, max(1, tokens_per_step // n_seq), n_seq, rng)]
 
 
@@ -132,17 +132,18 @@ def steps_of_teacher(
     (OPENING). It writes before the first step, for all steps, a quarter of the rows that they read;
     each step draws its rows from these at random, so that each is read 4 times (READS) on average.
 
-    books: [n_ids]; tokens_per_step: of both batches, about; seed: of all that is random
+    books: [n_ids]; tokens_per_step: of both batches, about
+    seed, first: decide what the teacher writes; seed and step what else is random
     """
     n_ctx = teacher.config.n_positions
     n_sampled, n_of_books, n_greedy = rows_of_a_step(tokens_per_step, n_ctx)
     n_steps = end - first
     n_to_sample = ceil_div(n_sampled * n_steps, READS)
     n_to_write_greedily = ceil_div(n_greedy * n_steps, READS)
-    rng_of_texts = generator(books, Purpose.WRITTEN, seed, first)
+    rng_of_texts = generator(books.device, Purpose.WRITTEN, seed, first)
     sampled, greedy = written(teacher, books, n_to_sample, n_to_write_greedily, rng_of_texts)
     for step in range(first, end):
-        rng = generator(books, Purpose.PASSAGES, seed, step)
+        rng = generator(books.device, Purpose.PASSAGES, seed, step)
         by_teacher = drawn(sampled, n_sampled, rng)
         of_books = passages(books, n_of_books, n_ctx, rng)
         yield [torch.cat([by_teacher, of_books]), drawn(greedy, n_greedy, rng)]

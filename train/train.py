@@ -40,8 +40,8 @@ from cli.messages import require_at_least
 from decoding.streams import Purpose
 from encoder import END_OF_TEXT
 from train import files, texts
-from train.learning import mark_drafts, mark_target, of_drafts, of_next_tokens
-from train.run import memory_named, open_run, train
+from train.learning import losses_of_drafts, losses_of_next_tokens, mark_drafts, mark_target
+from train.run import memory_named, prepare, run_folder, train
 from train.students import GPT2
 
 N_VOCAB, N_CTX = 2048, 512
@@ -60,7 +60,7 @@ def tokenizer(corpus: str, folder: str) -> None:
 
     CORPUS is the folder of *_train.txt; FOLDER is made, with the vocabulary in it.
     """
-    made = open_run(folder, "cpu")
+    made = run_folder(folder)
     if any(made.glob("*")):  # the vocabulary of a model that was trained there
         raise ValueError(f"{made}: is there already; give a new folder")
 
@@ -115,16 +115,17 @@ def target(
         seed: of weights and batches
         device: where it runs
     """
-    made = open_run(folder, device)
+    made = run_folder(folder)
+    prepare(device)
     source = find_folder(vocabulary)
     require_run(steps, tokens_per_step, learning_rate)
     config = files.shaped(shape, load_encoder(source).n_vocab, N_CTX, d_head=64)
     n_seq = N_CTX + 1  # the tokens that are read, and the next one of the last
     books = texts.read_ids(corpus, "train", source, least=n_seq)
     held_out = texts.read_ids(corpus, "valid", source, least=n_seq)
-    identity = {
+    identity = {  # what a run has to keep to be resumed
         "shape": shape,
-        "texts": texts.version_of(books, held_out),
+        "texts": texts.version_of(books, held_out),  # of ids, which tell the vocabulary, too
         "tokens_per_step": tokens_per_step,
         "seed": seed,
     }
@@ -134,10 +135,10 @@ def target(
     files.seed_weights(seed)
     model = GPT2(config).to(device)
     lesson = partial(texts.steps_of_books, books, tokens_per_step, n_seq, seed)  # (first, end)
-    losses = partial(of_next_tokens, model)  # (batch, progress)
+    losses = partial(losses_of_next_tokens, model)  # (batch, progress)
 
     # what it is marked by
-    rng = texts.generator(books, Purpose.VALIDATION, 0)
+    rng = texts.generator(books.device, Purpose.VALIDATION, seed=0)
     exam = partial(mark_target, model, texts.passages(held_out, N_MARKED, n_seq, rng))
 
     models, rates = [model], [learning_rate]
@@ -176,14 +177,15 @@ def distil(
         seed: of weights, texts and batches
         device: where it runs
     """
-    made = open_run(folder, device)
+    made = run_folder(folder)
+    prepare(device)
     source = find_folder(target_model_size)
     require_run(steps, tokens_per_step, learning_rate)
     config, weights = files.read_model(source)
     learners = files.open_students(students, source, config, seed)
     books = texts.read_ids(corpus, "train", source, least=config.n_ctx)
     held_out = texts.read_ids(corpus, "valid", source, least=config.n_ctx)
-    identity = {
+    identity = {  # what a run has to keep to be resumed
         "target": files.version_of(weights_files(source)),
         "students": [f"{learner.name} {learner.begins_as}" for learner in learners],
         "texts": texts.version_of(books, held_out),
@@ -200,11 +202,13 @@ def distil(
         factor = TRAINED if learner.begins_as else 1.0
         rates.append(factor * learning_rate)
     lesson = partial(texts.steps_of_teacher, teacher, books, tokens_per_step, seed)  # (first, end)
-    losses = partial(of_drafts, teacher, learners)  # (batch, progress)
+    losses = partial(losses_of_drafts, teacher, learners)  # (batch, progress)
 
     # what they are marked by
-    rng = texts.generator(books, Purpose.VALIDATION, 0)
-    sampled, greedy = texts.written(teacher, held_out, N_MARKED, N_MARKED, rng)
+    rng = texts.generator(books.device, Purpose.VALIDATION, seed=0)
+    sampled, greedy = texts.written(
+        teacher, held_out, n_sampled=N_MARKED, n_greedy=N_MARKED, rng=rng
+    )
     exam = partial(mark_drafts, teacher, learners, sampled=sampled, greedy=greedy)
 
     train(made, identity, models, rates, lesson=lesson, losses=losses, exam=exam, steps=steps)

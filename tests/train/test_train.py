@@ -195,7 +195,7 @@ def learn(folder, tmp_path):
         def losses(ids, progress):
             if len(seen) == end:
                 raise KeyboardInterrupt
-            found = [*learning.of_drafts(teacher, learners, ids, progress)]
+            found = [*learning.losses_of_drafts(teacher, learners, ids, progress)]
             seen.append(sum(found).item())
             return found
 
@@ -446,7 +446,7 @@ def test_a_folder_that_cannot_be_made_is_told_before_the_work(places, tmp_path, 
 
 def test_a_part_of_a_first_checkpoint_does_not_block_a_folder(tmp_path):
     (tmp_path / "training.part").write_text("")
-    assert run.open_run(str(tmp_path), "cpu") == tmp_path
+    assert run.run_folder(str(tmp_path)) == tmp_path
 
 
 def test_students_that_cannot_read_the_teachers_texts_are_refused(places, tmp_path):
