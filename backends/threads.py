@@ -69,8 +69,8 @@ class Bell:
         """A silent bell. Sets self.rung, the byte, and self.spin, a function that looks at it."""
         self.rung = np.zeros(1, bool)
         looks = np.broadcast_to(self.rung, SPINS)  # SPINS elements, all that one byte
-        # reduceat reads part after part, each until an element is true: first all elements, until
-        # the ring; then the pauses, parts of one element, the last, that only take time
+        # reduceat reads part after part: first all elements, until one is true, as after the ring;
+        # then n_pauses * PAUSE times the last one alone, which only takes time
         last = SPINS - 1
         begins_of_parts = np.array([0] + n_pauses * PAUSE * [last])
         self.spin = partial(np.logical_or.reduceat, looks, begins_of_parts)

@@ -46,7 +46,7 @@ def predict_drafts(
     begin at every position of texts. Row j of p is the teacher's at position i + j.
 
     ids: [batch, n_seq], the texts. The teacher reads them once, without gradients. A student reads
-        the first batch / module.share of them: a draft model all, a head half
+        the first batch / module.share of them, rounded up: a draft model all, a head half
     """
     with torch.no_grad():
         hidden = teacher.hidden(ids)
