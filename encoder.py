@@ -46,8 +46,8 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
     [0, 9]
     """
     n = len(ids)
-    kept: list[int | None] = [*ids, None]  # None where an id was joined to another, and at the end
-    before = [*range(-1, n)]  # for each index, that of the id kept before it; -1 is the end, too
+    kept: list[int | None] = [*ids, None]  # None where an id was joined to another, and at n, -1
+    before = [*range(-1, n)]  # for each index, that of the id kept before it; -1: none
     after = [*range(1, n + 1)]  # and that of the next
     heap: list = []  # (rank, merged id, index of the first of the two)
 
@@ -62,7 +62,7 @@ def merge(ids: list[int], merges: Merges) -> list[int]:
         rank, merged, i = heappop(heap)
         joined = after[i]
         if merges.get((kept[i], kept[joined])) != (rank, merged):
-            continue  # one of the two has been joined to another since
+            continue  # since this was pushed, one of the two was joined to another
         kept[i], kept[joined] = merged, None
         after[i] = after[joined]
         before[after[i]] = i
@@ -125,19 +125,19 @@ class Encoder:
     ):
         self._merges = ids_of_merges(merges, vocabulary)
         self._added = added or {}
-        self._bytes = bytes_of(vocabulary, self._added)
+        self._bytes = bytes_of(vocabulary, self._added)  # {id: its bytes}
         self.n_vocab = len(self._bytes)
         self.longest = max(map(len, self._bytes.values()))  # bytes
         symbols = byte_symbols().items()
         self._byte_ids = {byte: vocabulary[s] for s, byte in symbols if s in vocabulary}
-        # re, as regex takes many times as long to compile thousands of texts
+        # a group, so that split keeps the texts; re, as regex is slow to compile thousands of them
         longest_first = sorted(map(re.escape, self._added), key=len, reverse=True)
-        self._added_texts = re.compile(f"({'|'.join(longest_first)})") if longest_first else None
-        named = (vocabulary | self._added).get(END_OF_TEXT)
-        if ends is None and named is not None:
-            ends = [named]
-        self.ends = frozenset(ends or [])
-        self.end_of_text = min(self.ends, default=None) if named is None else named
+        self._added_pattern = re.compile(f"({'|'.join(longest_first)})") if longest_first else None
+        end_of_text = (vocabulary | self._added).get(END_OF_TEXT)
+        if ends is None:
+            ends = [] if end_of_text is None else [end_of_text]
+        self.ends = frozenset(ends)
+        self.end_of_text = min(self.ends, default=None) if end_of_text is None else end_of_text
         self._encode_word = lru_cache(maxsize=65536)(self._encode)  # one cache per encoder
 
     def __eq__(self, other):
@@ -166,7 +166,7 @@ class Encoder:
             bad = f"U+{ord(text[error.start]):04X} at character {error.start}"
             problem = f"the text has {bad}, a lone surrogate or a byte that is no UTF-8"
             raise ValueError(f"{problem}: expected Unicode") from None
-        parts = self._added_texts.split(text) if self._added_texts else [text]
+        parts = self._added_pattern.split(text) if self._added_pattern else [text]
         ids = []
         for part in parts:
             if part in self._added:

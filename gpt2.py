@@ -99,9 +99,9 @@ def averages(n, xp, dtype):  # -> [n, 1]
 
 def layer_norm(x, weight, bias, epsilon, xp):  # [n, n_embd], 2 x [1, n_embd] -> [n, n_embd]
     """(x - mean) / sqrt(variance + epsilon) * weight + bias, row by row, a new array of xp's."""
-    mean = averages(x.shape[-1], xp, x.dtype)
-    x = x - x @ mean  # a new array: the caller keeps its own
-    x /= ((x * x) @ mean + epsilon) ** 0.5
+    averaging = averages(x.shape[-1], xp, x.dtype)  # [n_embd, 1]
+    x = x - x @ averaging  # a new array: the caller keeps its own
+    x /= ((x * x) @ averaging + epsilon) ** 0.5
     x *= weight
     x += bias
     return x
@@ -136,13 +136,13 @@ def dot_product_attention(q, k, v, xp):  # [n_head, n_new, d_head], [n_head, d_h
 
 
 def attention(x, c_attn, c_proj, n_head, attend):  # [n_new, n_embd] -> [n_new, n_embd]
-    """Attention of n_head heads: the linear layer c_attn makes q, k and v of each row, attend(q, k,
-    v) returns what each head reads, 4 x [n_head, n_new, d_head], and c_proj joins the heads.
+    """Attention of n_head heads: the linear layer c_attn makes q, k and v of x, attend(q, k, v)
+    returns what each head reads (these four are [n_head, n_new, d_head]), c_proj joins the heads.
     """
     n_new, n_embd = x.shape
     # [n_new, 3 * n_embd] -> [3, n_head, n_new, d_head]
     qkv = linear(x, **c_attn).reshape(n_new, 3, n_head, n_embd // n_head).transpose(1, 2, 0, 3)
-    heads = attend(qkv[0], qkv[1], qkv[2])  # the cache's: [n_head, n_new, d_head]
+    heads = attend(qkv[0], qkv[1], qkv[2])  # [n_head, n_new, d_head]
     return linear(heads.swapaxes(0, 1).reshape(n_new, n_embd), **c_proj)
 
 
@@ -164,7 +164,8 @@ class KVCache:
 
     def __init__(self, config, backend, dtype, n_positions):
         """Empty, with room for n_positions of a model of this config, in arrays of the backend."""
-        heads, d_head = (config.n_layer, config.n_head), config.n_embd // config.n_head
+        heads = config.n_layer, config.n_head
+        d_head = config.n_embd // config.n_head
         # rows of an odd number of cache lines: with a power of two, a column of all rows would
         # compete for the same few places of the CPU's cache
         n_lines = (n_positions // 16 + 1) | 1  # of 16 numbers: enough for all, and | 1: odd
@@ -172,7 +173,7 @@ class KVCache:
         self.k = backend.xp.empty((*heads, d_head, n_columns), dtype=dtype)[..., :n_positions]
         self.v = backend.xp.empty((*heads, n_positions, d_head), dtype=dtype)
         self.hidden = backend.xp.empty((1 + n_positions, config.n_embd), dtype=dtype)
-        self.hidden[0] = 0
+        self.hidden[0] = 0  # before the first token
         self.backend, self.ids = backend, []
 
     def attend(self, layer, q, k, v):  # 3 x [n_head, n_new, d_head] -> [n_head, n_new, d_head]
@@ -181,8 +182,9 @@ class KVCache:
         """
         n_head, n_new, _ = q.shape
         n_read, n_total = len(self.ids), len(self.ids) + n_new
-        keys, values = self.k[layer, ..., :n_total], self.v[layer, :, :n_total]
-        keys[..., n_read:] = k.swapaxes(1, 2)  # stored with d_head first
+        keys = self.k[layer, ..., :n_total]  # [n_head, d_head, n_total]
+        values = self.v[layer, :, :n_total]  # [n_head, n_total, d_head]
+        keys[..., n_read:] = k.swapaxes(1, 2)
         values[:, n_read:] = v
         xp = self.backend.xp
         out = xp.empty(q.shape, dtype=q.dtype)
@@ -191,7 +193,7 @@ class KVCache:
             out[a:b] = self.backend.dot_product_attention(q[a:b], keys[a:b], values[a:b], xp)
 
         # each thread takes some of the heads; one takes all of them if there are few scores
-        if n_new:  # no maximum of no scores
+        if n_new:  # softmax fails without any scores: they have no maximum
             self.backend.run_on_threads(attend_heads, n_head, n_head * n_new * n_total)
         return out
 
@@ -231,20 +233,20 @@ class Model:
         or fewer than n_last, or if a new id is not that of a token.
         """
         new = self.roll_back(ids, cache, n_last)
-        # a long prompt in parts, none of which scores the keys after it
+        # a long prompt in parts: a part needs no scores for the keys after it
         for part in [new[i : i + CHUNK] for i in range(0, len(new), CHUNK)]:
             x = self.embed(part, cache)
             x = self.blocks(x, cache.attend)
             cache.advance(part, x)
-        # only the wanted rows: of a prompt of 512 tokens, all logits would take 103 MB
+        # row i of hidden is after i tokens. Only the wanted rows: for 512, logits take 103 MB
         return self.logits(cache.hidden[1 + len(ids) - n_last : 1 + len(ids)])
 
     def roll_back(self, ids, cache, n_last):
-        """Forget what the cache holds of the last n_last ids, and of ids that are not these. Return
-        the list of the ids that it then lacks. Raises ValueError if there are more ids than there
-        is room for, or fewer than n_last.
+        """Forget what the cache holds of ids that are not these, and of the last n_last ids: they
+        are read again, for their logits. Return the list of the ids that the cache then lacks.
+        Raises ValueError if there are more ids than there is room for, or fewer than n_last.
         """
-        ids, room = list(ids), min(self.config.n_ctx, cache.hidden.shape[0] - 1)
+        ids, room = list(ids), min(self.config.n_ctx, cache.k.shape[-1])  # n_positions
         if not 0 <= n_last <= len(ids) <= room:
             job = f"{len(ids)} tokens for {n_last} rows of logits"
             raise ValueError(f"cannot read {job} with room for {room} tokens")
@@ -277,5 +279,4 @@ class Model:
         """The logits for these outputs of the last block, as a NumPy array."""
         epsilon, xp = self.config.epsilon, self.backend.xp
         x = self.backend.layer_norm(x, **self.params["ln_f"], epsilon=epsilon, xp=xp)
-        # the output head is the token embedding, transposed
         return self.backend.to_host(x @ self.params["head"])

@@ -130,7 +130,7 @@ def generate(
             rounds = begin(decoder, target, draft_model, encoder, ids, **options)
             results.append(decode(rounds, encoder, show.progress))
 
-    # compare
+    # compare; the target's logits tell rounding from a bug, if the texts differ
     compared = compare(turns, target, ids, options)
     median = {decoder: median_turn(results) for decoder, results in turns.items()}
     if json:

@@ -49,14 +49,14 @@ def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accept
 
 
 def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
-    """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. The tokens that come out
-    have the same distribution as with `verify`; on average at least as many of the draft are kept.
+    """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. Arguments, result and
+    its distribution are those of `verify`; on average at least as many of the draft are kept.
 
     Claim: given the first t drafted tokens, at least t are accepted with probability w[t]. The
-    proof goes from t = k down to 0. Let S, for this t, be the sum of max(0, w[t] p - q) at the next
-    position. For t = k nothing is drafted there: q = 0, S = w[k], and the coin S / (S + 1 - w[k])
-    is w[k]. If the claim is true for t + 1, the next token x is drafted and accepted with
-    probability
+    proof goes from t = k down to 0. Let S be the sum of max(0, w[t] p - q) at the next position;
+    the coin for t falls on "accept" with probability S / (S + 1 - w[t]). For t = k nothing is
+    drafted there: q = 0, so S = w[k], and the coin's probability is w[k], as claimed. If the claim
+    is true for t + 1, the next token x is drafted and accepted with probability
 
         q(x) w[t + 1]  =  q(x) min(1, w[t] p(x) / q(x))  =  min(q(x), w[t] p(x)).
 
@@ -142,7 +142,7 @@ def prefill(target: Any, ids: Sequence[int], n_tokens: int) -> tuple[list[int], 
         raise ValueError(f"a prompt of {len(ids)} tokens: expected 1 to {n_ctx}")
     length = min(len(ids) + n_tokens, n_ctx)
     cache = target.new_cache(length)
-    target.read(ids[:-1], cache, n_last=0)
+    target.read(ids[:-1], cache, n_last=0)  # no logits: the first round reads the last id
     return list(ids), length, cache
 
 
@@ -249,7 +249,7 @@ class NeuralDrafter:
         # + 1: the last drafted token is never read, so it needs no place in the context
         room = self.model.config.n_ctx + 1 - len(ids)
         for _ in range(min(k, room)):
-            q.append(self.to_probs(self.model.read(ids + draft, self.cache))[0])
+            q.append(self.to_probs(self.model.read(ids + draft, self.cache))[0])  # its one row
             draft.append(self.rng.sample(q[-1]))
         return draft, np.reshape(q, (len(q), self.n_vocab))  # with 0 rows, too, where q is []
 
@@ -287,12 +287,12 @@ class SamplingParams:
 
     def __call__(self, logits):  # [n, n_vocab] -> [n, n_vocab]
         """The probabilities of each row, in float64. Raises FloatingPointError for NaN."""
-        best = largest(logits)
+        best = largest(logits)  # raises the error, also for a greedy choice
         if self.greedy:
             return one_hot(logits.argmax(axis=-1), logits.shape[-1])
         p = np.exp((logits - best) / self.temperature)  # below the best: exp cannot overflow
         if self.top_k:
-            for row, row_logits in zip(p, logits):
+            for row, row_logits in zip(p, logits):  # a row of p is changed in place
                 keep_top_k(row, row_logits, self.top_k)
         p /= p.sum(axis=-1, keepdims=True)
         if self.top_p < 1:
@@ -338,7 +338,7 @@ def kth_largest(x, k):  # [n] -> number
     if k <= N_COLUMNS <= len(x):  # most of a vocabulary need not be sorted
         n_rows = len(x) // N_COLUMNS
         table = x[: n_rows * N_COLUMNS].reshape(n_rows, N_COLUMNS)
-        # k columns hold a number of this size, so the k-th largest of all is no smaller
+        # at least k numbers, one in each of k columns, reach this bound: so does the k-th largest
         bound = np.partition(table.max(axis=0), -k)[-k]
         return np.partition(x[x >= bound], -k)[-k]
     return np.partition(x, -k)[-k]
@@ -350,11 +350,11 @@ def keep_top_p(p, top_p):  # [n_vocab], in place
     """
     candidates = p[p >= 1 / len(p)]  # enough, unless p is flat
     if candidates.sum() <= top_p:
-        # the tokens below this limit have at most 1 - top_p together: none of them is needed
+        # fewer than len(p) tokens are below this limit, together less than 1 - top_p: not needed
         candidates = p[p >= (1 - top_p) / len(p)]
     ranked = np.sort(candidates)[::-1]
     k = min(1 + ranked.cumsum().searchsorted(top_p), len(ranked))
-    keep_best(p, p, k, ranked[k - 1])
+    keep_best(p, scores=p, k=k, threshold=ranked[k - 1])
     p /= p.sum()
 
 

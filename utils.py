@@ -25,12 +25,12 @@ def build_model(config: Config, read: Read, backend: Backend) -> Model:
     NumPy array in float32; it is called once for each name in config.shapes().
     """
     shapes = config.shapes()
-    del shapes["wte.weight"]  # the largest: its copy is gone before the others are read
+    del shapes["wte.weight"]  # read first: it is the largest, and its copy is freed at once
     wte, head = embedding_and_head(read("wte.weight"), backend)
     parameters = {}
     for name, shape in shapes.items():
-        is_matrix = name.startswith("h.") and len(shape) == 2
-        store = backend.lay_out if is_matrix else backend.asarray
+        is_linear = name.startswith("h.") and len(shape) == 2
+        store = backend.lay_out if is_linear else backend.asarray
         # a vector as one row: NumPy adds arrays of one shape twice as fast as others
         parameters[name] = store(np.atleast_2d(read(name)))
     tree = nested(parameters)  # {"h": {"0": {"ln_1": {"weight": ...}, ...}, ...}, ...}
@@ -89,13 +89,13 @@ def load_models(
     name is a size in models_dir, a folder, or an owner/name on Hugging Face. backend: None is NumPy
 
     Raises ValueError if names is no list or empty, if a model cannot be used, if vocabularies
-    differ (token 17 must mean the same to all of them) or memory does not suffice: before weights
-    are read, but for NaN, infinity and zeros in them.
+    differ (token 17 must mean the same to all of them) or memory does not suffice. All this is
+    found before weights are read, except NaN, infinity and zeros in them.
     """
     if isinstance(names, str) or not names:
         raise ValueError(f"sizes {names!r}: expected a list, such as [{names or '17M'!r}]")
     folders = [find_folder(name, models_dir) for name in names]
-    stated = [read_config(folder) for folder in folders]  # which tells a model of another kind
+    stated = [read_config(folder) for folder in folders]  # first: it refuses other architectures
     encoder = load_encoder(folders[0])
     for name, folder in zip(names[1:], folders[1:]):
         if load_encoder(folder) != encoder:
@@ -111,9 +111,9 @@ def load_models(
 
 def require_memory(configs: list[Config]) -> None:
     """Raise ValueError if models of these shapes, and a cache for each, do not fit into the memory
-    that is free: a machine that swaps is busy for hours. Where no system says, all is free.
+    that is free: a machine that swaps is busy for hours. All fit if the system doesn't say.
     """
-    # of a cache: keys and values of each layer, and hidden states
+    # of a cache, for each position: a key and a value for each layer, and one hidden state
     numbers = sum(c.n_parameters + c.n_ctx * c.n_embd * (2 * c.n_layer + 1) for c in configs)
     needed, free = 4 * numbers, available_bytes()  # float32
     if needed > free:
@@ -123,9 +123,8 @@ def require_memory(configs: list[Config]) -> None:
 
 
 def available_bytes(proc: str = "/proc", cgroup: str = "/sys/fs/cgroup") -> float:
-    """How many bytes this process can still allocate, on Linux: what the machine has available, or
-    what its container still allows, if that is less. Elsewhere infinity. proc, cgroup: the folders
-    in which the system says so
+    """How many bytes this process can still allocate: on Linux what the machine has available, or
+    its container allows, if less; elsewhere infinity. proc, cgroup: the system's folders for both
     """
     free = allowed = float("inf")
     with suppress(OSError, IndexError):  # no such file, or no such line

@@ -111,26 +111,26 @@ def split(
     return plain, texts
 
 
-def call(command: Callable, words: list[str], first: Callable) -> None:
+def call(command: Callable, words: list[str], documented: Callable) -> None:
     """Call a command with the words that follow its name on the command line; with -h or --help
     among them, print its help. Raises ValueError for words or flags that the command does not take,
     or lacks, for a value that a flag cannot have, and whatever the command raises.
 
-    first: the command whose docstring describes the flags that `command` shares with it
+    documented: the command whose docstring has the lines for flags that `command`'s own lacks
     """
     flags = flags_of(command)
     plain, texts = split(words, flags)
-    if "help" in texts:
+    if "help" in texts:  # -h or --help
         from cli.help import help_page
 
-        print(help_page(command, flags, first))
+        print(help_page(command, flags, documented))
         return
     try:
         inspect.signature(command).bind(*plain, **texts)
     except TypeError as error:  # words are missing, or too many
         given = " ".join([command.__name__] + plain)
         raise ValueError(f"{given}: {error}; try --help") from None
-    # Fire takes the texts from here, and reads each as the flag's annotation says, others as texts
+    # these note on the command how Fire reads a text: as the flag's annotation says, others as is
     readers = {name: partial(read, flag) for name, flag in flags.items()}
     fire.decorators.SetParseFn(str)(command)
     fire.decorators.SetParseFns(**readers)(command)
@@ -165,10 +165,10 @@ def run(words: list[str], commands: Commands) -> int:
     if not words or words[0].startswith("-"):
         words = [first_name] + words
     try:
-        command, first = find(words[0], commands), find(first_name, commands)
+        command, documented = find(words[0], commands), find(first_name, commands)
         # a model that overflows is reported once, where its logits are used
         with np.errstate(over="ignore", invalid="ignore"):
-            call(command, words[1:], first)
+            call(command, words[1:], documented)
         sys.stdout.flush()
         return 0
     except KeyboardInterrupt:
@@ -202,15 +202,15 @@ def prepare_streams() -> None:
 
 def run_program(commands: Commands) -> None:
     """Call `run` for the command line of this process, and end it with the exit code. Changes the
-    streams (prepare_streams), prints warnings as notes of one line, and takes SIGINT: only `run`
-    catches Ctrl-C, which before and after, and in a finalizer, just ends the program.
+    streams (prepare_streams), prints warnings as notes of one line, and takes SIGINT: Ctrl-C is an
+    exception during `run`, which catches it; after it, and in a finalizer, it ends the program.
     """
     prepare_streams()
     warnings.showwarning = print_note  # type: ignore[assignment]
     sys.unraisablehook = end_if_interrupted
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # raises KeyboardInterrupt
     code = run(sys.argv[1:], commands)
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ends the program at once
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -1,4 +1,4 @@
-"""What is printed of a text. `text`, and `stream` and `trace` in trace.py, are generators: they
+"""What is printed of a text. `at_end`, and `stream` and `trace` in trace.py, are generators: they
 pass the Rounds of a loop on, and show them.
 """
 
@@ -18,7 +18,7 @@ def progress(rounds: Iterator[Round]) -> Iterator[Round]:
     return iter(tqdm(rounds, unit=" rounds", delay=1, leave=False, disable=None))
 
 
-def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
+def at_end(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
     """Pass the Rounds of a text on, show a bar, and at its end print the text behind `opening`."""
     ids: list[int] = []
     for this_round in progress(rounds):
@@ -30,13 +30,13 @@ def text(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Ro
 def first_text(
     decoder: str, rounds: Iterator[Round], encoder: Encoder, flags: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Decode the Rounds of a text and print it under a title; nothing with the flag json. flags:
-    those of `generate`, {flag: value}, of which trace and stream say how the text is printed.
-    Returns what decoding.decode.decode does.
+    """Decode the Rounds of a text and print it under a title; with the flag json, only show a bar.
+    flags: those of `generate`, {flag: value}; trace and stream say how the text is printed. Returns
+    what decoding.decode.decode does.
     """
     if flags["json"]:
         return decode(rounds, encoder, progress)
-    watch = text
+    watch = at_end
     if flags["trace"] and decoder == "speculative":
         from cli.trace import trace as watch
     elif flags["stream"]:
@@ -61,14 +61,14 @@ def comparison(results: Mapping[Any, dict[str, Any]], compared: dict[str, Any]) 
         print(line.format(decoder, **result))
     if "speculative" in results:
         speculated = results["speculative"]
-        drafts(speculated)
+        print_drafts(speculated)
         if compared:
-            speedup(compared, speculated["tokens_per_target_pass"])
-            verdict(compared)
+            print_speedup(compared, speculated["tokens_per_target_pass"])
+            print_verdict(compared)
 
 
-def drafts(speculated: dict[str, Any]) -> None:
-    """Print acceptance rate and tokens per target pass of what decoding.decode.decode returned."""
+def print_drafts(speculated: dict[str, Any]) -> None:
+    """Print acceptance rate, advice on K and tokens per target pass of what `decode` returned."""
     if speculated["drafted"]:
         line = "Acceptance rate = {acceptance_rate:.3f} ({accepted} of {examined} examined, "
         line += "of {drafted} drafted tokens)"
@@ -80,7 +80,7 @@ def drafts(speculated: dict[str, Any]) -> None:
     print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
 
 
-def speedup(compared: dict[str, Any], most: float) -> None:
+def print_speedup(compared: dict[str, Any], most: float) -> None:
     """Print the median speedup of the turns. None can be above `most`, the tokens per target pass:
     if the median is, it counts as not measured; if only a turn is, a line says it was disturbed.
     compared: {"speedup": the median, "speedups": those of the turns}
@@ -98,8 +98,8 @@ def speedup(compared: dict[str, Any], most: float) -> None:
         print("target pass allow: other programs kept this machine busy. Run it again.")
 
 
-def verdict(compared: dict[str, Any]) -> None:
-    """Print whether two texts are equal, by compared["identical"], and why they are not."""
+def print_verdict(compared: dict[str, Any]) -> None:
+    """Print whether two texts are "identical"; if not, the "difference", which samples may lack."""
     if compared["identical"]:
         print("The two texts are identical.")
     elif "difference" in compared:

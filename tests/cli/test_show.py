@@ -50,12 +50,12 @@ def test_a_character_may_be_split_over_tokens_and_rounds(printed):
     rounds = ([first], "", 0), (middle, middle[:2], 2), ([last], "", 0), ([first], "", 0)
     pieces = [line[17:] for line in trace_lines(printed(trace.trace, *rounds))]
     assert pieces == ["{}", "é||()", "{日}", "{}"]
-    for watch in (trace.stream, show.text):
+    for watch in (trace.stream, show.at_end):
         assert printed(watch, *rounds) == "Text = é日\ufffd\n"
 
 
 def test_the_end_of_a_text_is_not_shown(printed):
-    for watch in (trace.stream, show.text):
+    for watch in (trace.stream, show.at_end):
         assert printed(watch, ("a", "", 0), ([ENCODER.end_of_text], "", 0)) == "Text = a\n"
 
 
