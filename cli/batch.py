@@ -80,7 +80,7 @@ def batch(
     """
     flags = values_of(batch, locals())
     require_at_least(1, batch_size=batch_size)
-    options_of(flags)  # raises ValueError for what cannot be used
+    options_of(flags)  # called for its ValueError: the options are made from each job
     settings = {name: value for name, value in flags.items() if name not in NOT_IN_A_LINE}
     jobs: list[Job] = []
     for n, prompt in enumerate(read_prompts(file)):
@@ -166,18 +166,20 @@ def finished(path: Path, jobs: list[Job]) -> list[Line]:
     if path.is_file():  # a device, such as /dev/full, has no lines
         with named(path):
             data = path.read_bytes()
-    *lines, piece = data.split(b"\n")  # each whole line ends in \n, so the last piece is b""
+    *lines, piece = data.split(b"\n")  # piece: after the last \n; b"" if all lines are whole
     if not are_of(jobs, lines, piece):
         raise ValueError(f"{path}: has lines of other settings or prompts; give another name")
     done = [parsed(line, f"{path}, line {n}") for n, line in enumerate(lines, 1)]
     if piece:
         with path.open("r+b") as file:
             try:
-                done.append(json.loads(piece))
-                file.seek(len(data))
-                file.write(b"\n")  # the line lacks only its end
+                last = json.loads(piece)
             except ValueError:  # a run was interrupted in this line
                 file.truncate(len(data) - len(piece))
+            else:  # the line lacks only its end
+                done.append(last)
+                file.seek(len(data))
+                file.write(b"\n")
     if done and "models" not in done[-1]:
         problem = "does not say which models wrote its lines, so they are not compared"
         warnings.warn(f"{path}: {problem}")
@@ -227,11 +229,11 @@ def new_lines(
     """
     if n_done == len(jobs):
         return
-    # a group that was begun is decoded again as it was: other passes would round otherwise
-    n_again = n_done % batch_size
+    # a group that was begun is decoded again as a whole: a smaller group rounds differently
+    n_again = n_done % batch_size  # lines of it that are there already
     first = n_done - n_again
     groups = [jobs[i : i + batch_size] for i in range(first, len(jobs), batch_size)]
-    mapping: AbstractContextManager[Callable] = nullcontext(map)
+    mapping: AbstractContextManager[Callable] = nullcontext(map)  # whose block gets a map function
     if cluster:
         from cli.cluster import connect  # Dask
 
@@ -278,13 +280,13 @@ def decode_jobs(models_dir: str, backend: str, jobs: list[Job]) -> list[Line]:
     identity = identity_of(*names_of(settings))
     lines: list[Line] = [{"settings": job, "models": identity} for job in jobs]
     for line in lines:
-        add_ids(line, target, encoder)
+        add_ids(line, target, encoder)  # or "error"
     readable = [line for line in lines if "error" not in line]
     decoders = decoders_of(settings["mode"])
     for decoder in decoders:
         add_texts(readable, decoder, target, draft_model, encoder)
     for line in readable:
-        one_turn = {decoder: [line[decoder]] for decoder in decoders}
+        one_turn = {decoder: [line[decoder]] for decoder in decoders}  # as `compare` takes turns
         options = options_of(line["settings"])
         line.update(compare(one_turn, target, line["prompt_token_ids"], options))
     return lines
@@ -311,6 +313,7 @@ def add_texts(
     """
 
     def continue_line(line: Line, batched: Callable) -> dict[str, Any]:
+        """decode_together gives batched(model), whose passes are shared; None stays None."""
         ids, options = line["prompt_token_ids"], options_of(line["settings"])
         rounds = begin(decoder, batched(target), batched(draft_model), encoder, ids, **options)
         return decode(rounds, encoder)

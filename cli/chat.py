@@ -79,9 +79,9 @@ def answer_next(settings: dict[str, Any], is_console: bool) -> bool:
 
 
 def answer(settings: dict[str, Any], line: str) -> None:
-    """Do what a line asks for: /help says what `chat` is, another line with a slash changes or
-    shows settings, any other but an empty one is continued. Raises ValueError for a setting or a
-    prompt that cannot be used.
+    """Do what a line asks for: /help says what `chat` is; /NAME VALUE changes a setting, and /
+    shows all; any other line but an empty one is a prompt, to be continued, as is one that begins
+    with //, which stands for /. Raises ValueError for a setting or a prompt that cannot be used.
     """
     if line.strip() in ("/help", "/?"):
         page = inspect.getdoc(chat) or ""  # python -OO strips it

@@ -36,7 +36,7 @@ def check(size_or_folder: str, *, models_dir: str = MODELS_DIR) -> None:
     print(folder, model.config, sep="\n")
     for path in weights_files(folder):
         print(f"{path.name}: SHA-256 {sha256_of([path])}")
-    require_sizes(folder, model)
+    require_small_entries(folder, model)
     require_logits(folder, model)
     if model.config == SIZES["124M"]:
         compare_with_openai(folder, model)
@@ -54,12 +54,12 @@ def compare_with_openai(folder: Path, model: Model) -> None:
         raise ValueError(f"{folder}: is not OpenAI's 124M; delete it and download 124M again")
 
 
-def require_sizes(folder: Path, model: Model) -> None:
+def require_small_entries(folder: Path, model: Model) -> None:
     """Raise ValueError, which names the file, if a number in the weights of a folder is larger than
-    1e18 or smaller than -1e18, as after a flipped bit. model: the one that was loaded from it
+    1e18 or smaller than -1e18, as after a flipped bit. model: was loaded from it, so none is NaN
     """
     for name, tensor in open_weights(folder, model.config).items():
-        array = tensor.stored()
+        array = tensor.stored()  # in the file's own dtype
         largest = max(array.max(), -array.min())
         if largest > LARGEST:
             problem = f"{name} has an entry of size {largest:.1g}: damaged"

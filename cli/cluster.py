@@ -37,13 +37,13 @@ SETTINGS = {
 @contextmanager
 def interrupts_held() -> Iterator[None]:
     """Ctrl-C waits until this block ends, and does not reach the processes that it starts: they
-    would print tracebacks beside the one line of this one.
+    would print tracebacks beside the one line of this one. On Windows nothing is held.
     """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    # multiprocessing starts this process with the first worker, and its start ends by unblocking
-    # SIGINT; one that runs already is not started again
+    # multiprocessing would start its resource tracker with the first worker, and then unblock
+    # SIGINT: so it is started before SIGINT is blocked
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

@@ -27,31 +27,37 @@ def unknown(kind: str, word: str, names: Iterable[str], lister: str = "--help") 
     """The ValueError, for the caller to raise, about a word that is none of the `names`. It says
     what is expected instead, the first of these that there is:
 
-        the one of the names for what other programs call so: --K for num_speculative_tokens
-            (RENAMED); or the command that does this (ELSEWHERE); neither if kind is "command"
+        the name that stands here for another program's (RENAMED): --K for num_speculative_tokens
+        the command that does this (ELSEWHERE)
         up to three names that begin with the word, or else up to two that look like it
         "one that LISTER lists"
 
-    kind: of word and names, such as "flag" or "command"; lister: such as "--help"
+    kind: of word and names, such as "flag"; for "command", the first two do not count
+    lister: such as "--help"
 
     >>> unknown("flag", "--seeds", ["--seed", "--stop"])
     ValueError("unknown flag '--seeds': expected --seed")
     """
+    expected = expected_for(kind, word, names, lister)
+    return ValueError(f"unknown {kind} {word!r}: expected {expected}")
+
+
+def expected_for(kind: str, word: str, names: Iterable[str], lister: str) -> str:
+    """What `unknown`, with these arguments, says is expected."""
     known = {plain(shown): shown for shown in names}
     name = plain(word)
-    renamed = plain(RENAMED.get(name, ""))  # "" is no name
+    if kind != "command":
+        renamed = plain(RENAMED.get(name, ""))  # "" is no name
+        if renamed in known:
+            return known[renamed]
+        if name in ELSEWHERE:
+            return ELSEWHERE[name]
     alike = [one for one in known if name and one.startswith(name)][:3]
     if not alike:
         alike = difflib.get_close_matches(name, known, n=2, cutoff=0.7)
-    if kind != "command" and renamed in known:
-        expected = known[renamed]
-    elif kind != "command" and name in ELSEWHERE:
-        expected = ELSEWHERE[name]
-    elif alike:
-        expected = " or ".join(known[one] for one in alike)
-    else:
-        expected = f"one that {lister} lists"
-    return ValueError(f"unknown {kind} {word!r}: expected {expected}")
+    if alike:
+        return " or ".join(known[one] for one in alike)
+    return f"one that {lister} lists"
 
 
 def wrong_value(name: str, text: str, kinds: list) -> ValueError:
@@ -68,14 +74,14 @@ def plain(name: str) -> str:
     return name.lower().replace("-", "_").strip("_/")
 
 
-def help_page(command: Callable, flags: dict[str, inspect.Parameter], first: Callable) -> str:
+def help_page(command: Callable, flags: dict[str, inspect.Parameter], backup: Callable) -> str:
     """The docstring of a command, where the line "    name: ..." of each of its `flags` becomes
     "    --name (default): ...", or "    --name: ..." for a default that is False or "". A flag that
-    the docstring lacks gets, at the end, the line that the docstring of `first` has for it. Under
-    python -OO, which strips docstrings, "no help: python -OO strips it". An installed program is
-    called `speculate` in it, not `python main.py`.
+    the docstring lacks gets, at the end, the line of the docstring of `backup`, which must have
+    it. Under python -OO, which strips docstrings, "no help: python -OO strips it". An installed
+    program is called `speculate` in it, not `python main.py`.
     """
-    page, meanings = inspect.getdoc(command), inspect.getdoc(first)
+    page, meanings = inspect.getdoc(command), inspect.getdoc(backup)
     if not page or not meanings:
         return "no help: python -OO strips it"
     for name, flag in flags.items():

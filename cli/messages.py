@@ -25,12 +25,13 @@ def say(*lines: str) -> None:
 
 
 def print_error(error: BaseException) -> None:
-    """Print an error as one line on stderr: "error: " and its message; for an error of the system
-    the file's name and what is wrong; for a missing package how to install it. Of a message of
-    800 characters (SHORT) or more, only the first 400 and the last 300 are printed.
+    """Print an error as one line on stderr: "error: " and its message, or its repr if it has none;
+    for an error of the system the file's name and what is wrong; for a missing package how to
+    install it. Of 800 characters (SHORT) or more, only the first 400 and the last 300 are printed.
     """
     words = str(error) or repr(error)
     if isinstance(error, OSError) and error.strerror:
+        # without a file's name, it comes from stdout
         words = f"{error.filename or 'output'}: {error.strerror}"
     elif isinstance(error, ModuleNotFoundError):
         words = f"{error.name} is not installed: pip install {error.name}"

@@ -30,8 +30,8 @@ def require_writable(path: Path) -> None:
 
 
 def require_new(path: str | Path, *endings: str) -> Path:
-    """The Path of a file that is to be made; nothing is written yet. Raises ValueError if it is
-    there already, or cannot be made in its folder; OSError for a name that no file can have.
+    """The Path of a file that is to be made; nothing is written yet. Raises ValueError for another
+    ending, if it is there already, or cannot be made; OSError for a name that no file can have.
 
     endings: the name must end in one of them, such as ".svg"; without any, all names will do
     """
@@ -40,7 +40,7 @@ def require_new(path: str | Path, *endings: str) -> Path:
         raise ValueError(f"{path}: expected a name that ends in {' or '.join(endings)}")
     if os.path.lexists(path) and not path.is_dir():
         raise ValueError(f"{path}: is there already; delete it, or give another name")
-    require_writable(path)
+    require_writable(path)  # refuses a folder, too
     return path
 
 
@@ -69,8 +69,8 @@ def write_all(descriptor: int, path: Path, line: str) -> None:
 def line_writer(path: str | Path) -> Callable[[str], None]:
     """A function write(line), which adds a line to the end of a file, whole or not at all; a
     missing file is made. It raises ValueError if another program writes to the file, too, and
-    OSError if the disk is full. Raises ValueError now if the file cannot be written. If it is a
-    named pipe, this waits until a program reads from it.
+    OSError if the disk is full. Raises ValueError now if the file cannot be written. A named pipe
+    or a device gets the lines as they are; for a pipe, this waits until a program reads from it.
     """
     path = Path(path)
     require_writable(path)
@@ -82,7 +82,7 @@ def line_writer(path: str | Path) -> Callable[[str], None]:
 
     def write(line: str) -> None:
         nonlocal size
-        size = append(line, path, size)
+        size = append(line, path, size)  # the file's new size; checks the old one
 
     return write
 
@@ -122,8 +122,9 @@ def lock(file: IO) -> None:
 @contextmanager
 def new_file(path: str | Path) -> Iterator[Path]:
     """Yield the path of a temporary file beside `path`, which the block writes. It gets the name
-    `path` if the block succeeds, and is deleted if the block raises. Raises ValueError if `path` is
-    there already, before or after the block (the temporary file then stays), or cannot be made.
+    `path` if the block succeeds, and is deleted if the block raises; an OSError of the block that
+    names no file then names `path`. Raises ValueError before the block if `path` is there already
+    or cannot be made, and after it if `path` has appeared: the temporary file then stays.
     """
     path = require_new(path)
     temporary = path.with_name(f"{token_hex(8)}.part")

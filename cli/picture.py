@@ -9,14 +9,15 @@ SHAPE = r"<(rect|text|tspan|line|polyline|polygon|circle|path)((?: [^>]*?)?)(/?)
 def painted(svg: str) -> str:
     """An SVG picture in which each shape and text also has, as attributes, the fill and stroke that
     the picture's <style> gives it outside of @media, for renderers that know no CSS variables.
-    Attributes that are there already stay; others take the style, which goes before attributes.
+    An attribute that is there already stays; where the style is read, the style overrides it. A
+    picture without <style> comes back as it is.
 
     The selectors of the style may be tags and classes, such as rect, .bar, rect.bar; of several for
     one shape, a class counts more than a tag, both together count most, and of equal ones the last.
     Values may be variables that the style defines as a colour, such as --ink: #1d2025; any other
     variable stays as it is.
     """
-    head, middle, rest = svg.partition("</style>")
+    head, end_tag, rest = svg.partition("</style>")
     style = re.sub(AT_RULE, "", head)  # without the dark colours
     variables = dict(re.findall(r"(--[\w-]+): (#\w+)", style))  # {name: colour}
     for name, colour in variables.items():
@@ -30,7 +31,7 @@ def painted(svg: str) -> str:
                 attributes += f' {name}="{value}"'
         return f"<{tag}{attributes}{end}>"
 
-    return head + middle + re.sub(SHAPE, paint, rest)
+    return head + end_tag + re.sub(SHAPE, paint, rest)
 
 
 def look_of(tag: str, attributes: str, rules: list[tuple[str, dict[str, str]]]) -> dict[str, str]:
@@ -38,7 +39,7 @@ def look_of(tag: str, attributes: str, rules: list[tuple[str, dict[str, str]]]) 
 
     tag, attributes: of the shape, as in <tag attributes>; its classes stand in class="..."
     rules: (selector, {"fill", "stroke": value}) of each; a selector is rect, .bar or rect.bar. If
-        several mean the shape, a later one goes before an earlier one
+        several mean the shape, a later one overrides an earlier one
     """
     selectors = {tag}  # those that mean this shape
     for names in re.findall(r'class="([^"]*)"', attributes):
@@ -47,7 +48,7 @@ def look_of(tag: str, attributes: str, rules: list[tuple[str, dict[str, str]]]) 
     look: dict[str, str] = {}
     for selector, values in rules:
         if selector in selectors:
-            look |= values  # a later rule goes before an earlier one
+            look |= values  # a later rule overrides an earlier one
     return look
 
 

@@ -23,11 +23,12 @@ def read_prompts(path: str | Path) -> list[str]:
 
 def read_lines(path: str | Path) -> list[str]:
     """The lines of a text file that hold anything, without their ends. Raises ValueError if there
-    are none, for a folder, a device and text that is not UTF-8.
+    are none, for a folder, a device and text that is not UTF-8; OSError for a missing file.
     """
-    if Path(path).is_dir():
-        raise ValueError(f"{str(path)!r}: is a folder; expected a file")
+    given = str(path)
     path = Path(path)
+    if path.is_dir():
+        raise ValueError(f"{given!r}: is a folder; expected a file")  # in quotes: it may be ""
     if path.is_char_device():  # such as /dev/zero, which has no end
         raise ValueError(f"{path}: is a device; expected a file")
     lines = [line for line in read_utf8(path).split("\n") if line.strip()]
@@ -37,7 +38,7 @@ def read_lines(path: str | Path) -> list[str]:
 
 
 def read_utf8(path: Path) -> str:
-    """The text of a file; all its lines end in \\n, and a byte order mark is left out. Raises
+    """The text of a file, with \\n where that has \\r\\n or \\r, without a byte order mark. Raises
     ValueError if it is not UTF-8.
     """
     try:

@@ -91,14 +91,15 @@ def line_of(this_round: Round, encoder: Encoder, decode: Callable, paint: Callab
 
 
 def trace(encoder: Encoder, opening: str, rounds: Iterator[Round]) -> Iterator[Round]:
-    """Pass the Rounds of a text on, and print a line for each, with every token marked by where it
-    came from; then the text, behind `opening`. In colour on a terminal, unless NO_COLOR is set.
+    """Pass the Rounds of a text on, and print a legend; a line for each, with every token marked by
+    where it came from; then the text, behind `opening`. In colour on a terminal, unless NO_COLOR is
+    set.
     """
     has_colours = sys.stdout.isatty() and not os.environ.get("NO_COLOR")  # no-color.org
     paint = in_colour if has_colours else without_colour
     legend = [marked(look.name, source, paint) for source, look in SOURCES.items()]
     print("round  accepted  text    " + "  ".join(legend))
-    decode = encoder.incremental_decoder()
+    decode = encoder.incremental_decoder()  # a character may be split over tokens and rounds
     ids: list[int] = []
     for n, this_round in enumerate(rounds):
         ids += this_round.tokens
