@@ -109,14 +109,14 @@ def benchmark(
         writers.append(line_writer(require_new(out, ".jsonl")))
     if plot:
         require_new(plot, ".svg")
-        if len(what_to_measure["temperature"]) > len(DASHES):
+        if len(what_to_measure["temperature"]) > len(DASHES):  # each has its own
             expected = f"at most {len(DASHES)} for a plot"
             raise ValueError(f"--temperature {temperature}: expected {expected}")
-    different = list(dict.fromkeys(read_prompts(prompts or STORIES)))  # each once, in order
+    texts = list(dict.fromkeys(read_prompts(prompts or STORIES)))  # each once, in order
 
     rows = []
-    for figures in measure(what_to_measure, different[:n_prompts]):
-        row = figures | about
+    for measured in measure(what_to_measure, texts[:n_prompts]):
+        row = measured | about
         rows.append(row)
         for write in writers:
             write(dumps(row))
@@ -242,8 +242,8 @@ def read_list(flag: str, text: str, kind: Callable = str) -> list:
 
 def whole_numbers(text: str) -> list[int]:
     """The numbers of a list such as "1,2,4" or "1..4,8", in their order; of a range such as
-    "1..4000" the first 1,001 (MOST_VALUES, and one more). Raises ValueError for a text that is no
-    such list, has an empty range only, or a number below 1.
+    "1..4000" the first 1,001: MOST_VALUES and one more, so that the caller sees too many. Raises
+    ValueError for a text that is no such list, has an empty range only, or a number below 1.
     """
     numbers: list[int] = []
     for part in text.split(","):
@@ -254,16 +254,16 @@ def whole_numbers(text: str) -> list[int]:
         else:
             numbers.append(int(part))
     if not numbers or min(numbers) < 1:
-        raise ValueError
+        raise ValueError(f"{text!r}: expected numbers of 1 or more")
     return numbers
 
 
 def encode_fitting(
     texts: list[str], encoder: Encoder, target: Model, n_tokens: int
 ) -> list[list[int]]:
-    """Encode prompts, the texts, for a target. Returns the token ids of each after which its
-    context has room for n_tokens; the others are left out, with one warning. Raises ValueError if
-    none has.
+    """Encode prompts, the texts, and return the ids of each that is short enough: after it the
+    target's context has room for n_tokens. The others are left out, with one warning. Raises
+    ValueError if none is short enough.
     """
     room = target.config.n_ctx - n_tokens
     ids = [encode_any(text, encoder) for text in texts]

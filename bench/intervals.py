@@ -17,9 +17,11 @@ def ratio(numerators: Sequence[float], denominators: Sequence[float]) -> float |
 def ratio_interval(
     numerators: Sequence[float], denominators: Sequence[float], most: float = math.inf
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval (low, high) of sum(numerators) / sum(denominators), of one number of
-    0 or more for each prompt; most: the largest that the ratio can be. Returns None with fewer than
-    6 prompts (MIN_PROMPTS), if all prompts but one have nothing but 0, or if the ratio is `most`.
+    """Return the 95 % interval (low, high) of sum(numerators) / sum(denominators). Both have a
+    number of 0 or more for each prompt; `most` is the largest ratio that is possible.
+
+    Returns None for fewer than 6 prompts (MIN_PROMPTS); if the numerators, or the denominators, are
+    0 for all prompts but one; and if the ratio is `most`.
 
     The jackknife (Tukey 1958; Efron and Tibshirani 1993, chapter 11): leave out each prompt in
     turn; how far the ratio moves tells its standard error. Student's t widens the interval, because

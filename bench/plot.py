@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 from operator import itemgetter
 
-from bench.table import CASE, HEADINGS, is_told_apart, label
+from bench.table import CASE, HEADINGS, is_told_apart, warning_of
 from cli.picture import painted
 
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
@@ -26,7 +26,8 @@ circle { stroke-width: 2px; } .hollow { fill: var(--card); }
 LEFT, RIGHT, TOP, BOTTOM = 60, 620, 40, 360  # of the area between the axes
 LEGEND, ROW, COLUMN = BOTTOM + 84, 28, 320  # of the legend: its y, from one entry to the next
 SHORT = 26  # characters of an entry for which there may be two in a row
-LONG = 17 * 50  # of an entry that just fits into a row: its characters times their size
+FONT_SIZE = 17  # pixels
+LONG = FONT_SIZE * 50  # of an entry that just fits into a row: its characters times FONT_SIZE
 SAMPLE, ENTRY = 40, 50  # of an entry of the legend: the width of its stroke, where its text begins
 DROP = 6  # from the middle of a text down to its baseline
 GREY = "#7a7f87"
@@ -34,12 +35,12 @@ WIDTH = RIGHT + 60
 AXES = {"K": "K, tokens drafted per round", "batch_size": "texts in a batch"}
 
 
-def values(rows: list[dict], column: str) -> list:
-    """The different values of a column of rows, from the smallest on."""
+def sorted_values(rows: list[dict], column: str) -> list:
+    """The different values of a column of rows, each once, from the smallest on."""
     return sorted({row[column] for row in rows})
 
 
-def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
+def rows_by_entry(rows: list[dict], axis: str) -> dict[str, list[dict]]:
     """Group the rows of a benchmark into the lines of the picture: {entry of the legend: its rows,
     in order of the axis}. Rows of one line differ in the axis alone. An entry names the draft, then
     the temperature and what else differs between the lines: "eagle, T = 1".
@@ -47,7 +48,7 @@ def lines_of(rows: list[dict], axis: str) -> dict[str, list[dict]]:
     rows: dicts with "target", "draft", "temperature", "verification", "batch_size" and "K"
     axis: the column along the picture, "K" or "batch_size"
     """
-    differing = [name for name in CASE if name != axis and len(values(rows, name)) > 1]
+    differing = [name for name in CASE if name != axis and len(sorted_values(rows, name)) > 1]
     lines: dict[str, list[dict]] = {}
     for row in sorted(rows, key=itemgetter(axis)):
         words = [row["draft"]]
@@ -78,7 +79,7 @@ def axes(numbers: list[int], most: float, x_of: Callable, y_of: Callable) -> lis
     return parts
 
 
-def line_of(
+def line_through(
     rows: list[dict], xs: list[float], colour: str, stroke: str, y_of: Callable, most: float
 ) -> list[str]:
     """SVG elements: a line through the speedups of rows, and at each of them an upright bar for its
@@ -87,7 +88,7 @@ def line_of(
 
     rows: of a benchmark, from left to right; xs: the x of each
     colour: of bars and markers; stroke: the attributes of the line, with its colour and dashes
-    y_of(speedup): its y
+    y_of(speedup): its y; TOP from `most` on
     """
     ys = [y_of(row["speedup"]) for row in rows]
     path = " ".join(f"{x:.1f},{y:.1f}" for x, y in zip(xs, ys))
@@ -98,7 +99,7 @@ def line_of(
             low, high = interval
             ends = f'y1="{y_of(low):.1f}" y2="{y_of(high):.1f}"'
             parts.append(f'<line class="bar" stroke="{colour}" x1="{x:.1f}" x2="{x:.1f}" {ends}/>')
-            if high > most:
+            if high > most:  # y_of(high) is TOP, where the area ends
                 tip = f"{x - 5:.1f},{TOP + 7} {x:.1f},{TOP} {x + 5:.1f},{TOP + 7}"
                 parts.append(f'<polyline class="bar" stroke="{colour}" points="{tip}"/>')
         parts.append(marker(x, y, colour, hollow=not is_told_apart(row)))
@@ -129,11 +130,12 @@ def draw(rows: list[dict]) -> str:
     """
     shown = [row for row in rows if row["speedup"] is not None]
     if not shown:
-        return framed([], "every speedup is withheld: the table says why", AXES["K"], "", LEGEND)
+        title = "every speedup is withheld: the table says why"
+        return framed([], title, axis=AXES["K"], warning="", height=LEGEND)  # without a legend
     axis = "K"
-    if len(values(shown, "K")) == 1 and len(values(shown, "batch_size")) > 1:
+    if len(sorted_values(shown, "K")) == 1 and len(sorted_values(shown, "batch_size")) > 1:
         axis = "batch_size"
-    numbers = values(shown, axis)
+    numbers = sorted_values(shown, axis)
     most = most_shown(shown)
 
     def x_of(number: int) -> float:
@@ -143,21 +145,22 @@ def draw(rows: list[dict]) -> str:
         return BOTTOM - (BOTTOM - TOP) * min(speedup, most) / most
 
     parts = axes(numbers, most, x_of, y_of)
-    lines = lines_of(shown, axis)
-    entries = list(lines)
+    by_entry = rows_by_entry(shown, axis)  # a line of the picture for each entry of the legend
+    entries = list(by_entry)
     looks = []
     # each line a little further to the side, so that bars can be told apart; all within half of
     # the way to the next number
-    step = min(5, (RIGHT - LEFT) / len(numbers) / 2 / len(lines))
-    for i, of_line in enumerate(lines.values()):
-        xs = [x_of(row[axis]) + step * i for row in of_line]
-        colour, stroke = look_of(of_line[0], shown)  # of all its rows
-        parts += line_of(of_line, xs, colour, stroke, y_of, most)
+    step = min(5, (RIGHT - LEFT) / len(numbers) / 2 / len(entries))
+    for i, line_rows in enumerate(by_entry.values()):
+        xs = [x_of(row[axis]) + step * i for row in line_rows]
+        colour, stroke = look_of(line_rows[0], shown)  # of all its rows
+        parts += line_through(line_rows, xs, colour, stroke, y_of, most)
         looks.append((colour, stroke))
     parts += legend(entries, looks)
     height = end_of_legend(entries) + 30
-    warning = escape(label(rows[0]["settings"]).strip("*"))  # "" if the figures are real ones
-    return framed(parts, "speedup over plain decoding", AXES[axis], warning, height)
+    warning = escape(warning_of(rows[0]["settings"]).strip("*"))  # "" if the figures are real ones
+    title = "speedup over plain decoding"
+    return framed(parts, title, axis=AXES[axis], warning=warning, height=height)
 
 
 def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
@@ -177,7 +180,7 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
         y = LEGEND + ROW * (i // in_a_row)
         parts.append(f'<polyline points="{x},{y} {x + SAMPLE},{y}" {stroke}/>')
         parts.append(marker(x + SAMPLE // 2, y, colour, hollow=False))
-        size = min(17, LONG / len(entry))
+        size = min(FONT_SIZE, LONG / len(entry))  # the longer, the smaller: it fits into its row
         place = f'x="{x + ENTRY}" y="{y + DROP}" style="font-size: {size:.3g}px"'
         parts.append(f"<text {place}>{escape(entry)}</text>")
     y = end_of_legend(entries)
@@ -200,14 +203,14 @@ def end_of_legend(entries: list[str]) -> int:
 
 def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     """How the line of a row is drawn: (its colour, the SVG attributes of its stroke). Lines of the
-    same target, draft and rule, and batch size if that is not the axis, have one colour: the next
-    of COLOURS, or of as many hues as needed if there are more than six. Lines of one temperature
-    have one of DASHES, the highest temperature the first.
+    same target, draft and rule have one colour; if K is the axis, only those of one batch size.
+    Colours are those of COLOURS, or as many hues as needed if there are more than six. Lines of one
+    temperature have one of DASHES, the highest temperature the first.
 
     row: any of the line; rows: all that are drawn
     """
     names = ["target", "draft", "verification"]
-    if len(values(rows, "K")) > 1:  # else the batch size is the axis
+    if len(sorted_values(rows, "K")) > 1:  # else the batch size is the axis
         names.append("batch_size")
     case_of = itemgetter(*names)
     cases = list(dict.fromkeys(case_of(one) for one in rows))  # each once, in order
@@ -215,7 +218,7 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
     colour = f"hsl({360 * i_case // len(cases)} 65% 50%)"
     if len(cases) <= len(COLOURS):
         colour = COLOURS[i_case]
-    temperatures = values(rows, "temperature")
+    temperatures = sorted_values(rows, "temperature")
     n_higher = len(temperatures) - 1 - temperatures.index(row["temperature"])
     return colour, f'stroke="{colour}" stroke-dasharray="{DASHES[n_higher]}"'
 
@@ -223,10 +226,12 @@ def look_of(row: dict, rows: list[dict]) -> tuple[str, str]:
 def framed(parts: list[str], title: str, axis: str, warning: str, height: float) -> str:
     """The text of an SVG file: a card of this height, on it the title, the name of the axis below
     the area between the axes, and the parts, SVG elements. A warning that is not "" is put under
-    them, in a row of its own, by which the card is higher. All texts are escaped already.
+    them, in a row of its own, by which the card is higher. All texts are escaped already. Colours
+    stand in each element, too, for renderers that know no CSS variables (`painted`).
     """
     if warning:
-        parts = [*parts, f'<text x="{LEFT}" y="{height + DROP}">{warning}</text>']
+        baseline = height + DROP  # the row's middle is the lower edge of the card without it
+        parts = [*parts, f'<text x="{LEFT}" y="{baseline}">{warning}</text>']
         height += ROW
     size = f'viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}"'
     middle = f'x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 50}"'

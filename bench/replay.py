@@ -29,7 +29,12 @@ from sampling import largest, stop_condition
 from utils import load_models
 
 Drafts = list[tuple[int, int]]  # of each position of a text, as drafts_along returns them
-COLUMNS = ("draft", "K", "acceptance_rate", "tokens_per_target_pass")
+HEADINGS = {  # of the table: {key of a row: heading of its column}
+    "draft": "draft",
+    "K": "K",
+    "acceptance_rate": "acceptance",
+    "tokens_per_target_pass": "tokens/pass",
+}
 
 
 def replay(
@@ -93,8 +98,8 @@ def print_table(rows: list[dict[str, Any]], n_texts: int) -> None:
     """
     cells = []
     for row in rows:
-        cells.append([number(row[column]) for column in COLUMNS])
-    print(markdown_table(["draft", "K", "acceptance", "tokens/pass"], cells))
+        cells.append([number(row[key]) for key in HEADINGS])  # the draft, a text, stays as it is
+    print(markdown_table(list(HEADINGS.values()), cells))
     n_tokens = rows[0]["tokens"]
     print(f"\n{counted(n_texts, 'text')}, {counted(n_tokens, 'token')}")
 
@@ -116,8 +121,9 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
 
     target: the name of the model that wrote them
     encoder, n_ctx: its tokenizer, and how many tokens its context has
-    Raises ValueError, which names the line, for a line of another form, one without a text, or one
-    that batch wrote with another target; and for a file without texts.
+    Raises ValueError for a line of another form, one without a text, or one that batch wrote with
+    another target, and names it "text 3", if it is the third that is not blank; and for a file
+    without texts.
     """
     texts: list[Text] = []
     n_sampled = 0
@@ -137,7 +143,7 @@ def read_texts(path: str, target: str, encoder: Encoder, n_ctx: int) -> list[Tex
         except (ValueError, TypeError, AttributeError, LookupError, RecursionError):
             expected = "expected what batch writes, or JSON with a prompt and an output, not empty"
             raise ValueError(f"{where}: {expected}, in tokens of the draft") from None
-        if writer != target:
+        if writer != target:  # not in the try: this ValueError keeps its message
             advice = f"give --target_model_size {writer}, and no other model's texts"
             raise ValueError(f"{where}: was written by {writer}, not {target}; {advice}")
     if not texts:
@@ -170,14 +176,15 @@ def text_of(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
 def written_by_batch(record: dict[str, Any], encoder: Encoder, n_ctx: int) -> Text:
     """The Text in a line of batch or generate --json, a JSON object {"settings": {flag: value},
     "prompt_token_ids": ids, "autoregressive" and "speculative": {"token_ids": ids} or None}. It has
-    the text of the first of the two that is there, and ended if it stops before it had to.
+    the text of the first of the two that is there. It ended by itself if it is shorter than allowed
+    and its last token ends a text, or completes the string of --stop.
 
     encoder, n_ctx: the tokenizer and the context of the model that wrote it
     Raises KeyError, TypeError or the like for any other object.
     """
     settings, prompt = record["settings"], record["prompt_token_ids"]
-    there = [record[name] for name in DECODERS if record.get(name)]
-    ids = there[0]["token_ids"]  # IndexError if neither is there
+    results = [record[name] for name in DECODERS if record.get(name)]
+    ids = results[0]["token_ids"]  # IndexError if neither is there
     room = min(settings["n_tokens_to_generate"], n_ctx - len(prompt))
     is_done = stop_condition(encoder, read_stop(settings.get("stop", "")))
     return Text(prompt, ids, ended=len(ids) < room and is_done(ids))
@@ -203,9 +210,9 @@ def drafts_along(model: Model | None, text: Text, most: int, n_vocab: int) -> Dr
     can have; and how many tokens, from the first on, are as the draft has them.
 
     model: a draft model, or None to look up n-grams
-    text: prompt and ids, its tokens; and whether it ended by itself or was cut off. A draft may
-        reach to its end; but the last token of a text that was cut off is never drafted
-    most: tokens of a draft, where the text has as many left; n_vocab: of n-grams, 0 ... n_vocab - 1
+    text: a draft may reach to its end; but the last token of one that was cut off is never drafted
+    most: the most tokens of a draft; it is shorter where fewer are left of the text
+    n_vocab: as many tokens are in the vocabulary, for n-grams
     Raises FloatingPointError if the model's logits are not finite.
     """
     n_draftable = len(text.ids)
@@ -219,11 +226,12 @@ def drafts_along(model: Model | None, text: Text, most: int, n_vocab: int) -> Dr
 
 def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_vocab: int) -> Drafts:
     """(length of the draft by n-grams, how many of its first tokens agree with the text) at each
-    position of a text. prompt, text: token ids; limits: the most tokens at each position, where the
-    text has as many left. Shows a bar on a terminal.
+    position of a text. Shows a bar on a terminal.
+
+    prompt, text: token ids; limits: the most tokens to draft at each position of the text
     """
     ids, drafter = prompt + text, NGramDrafter(n_vocab)
-    string = as_string(ids)
+    string = as_string(ids)  # one character for each token: it can be cut like ids, and searched
     drafts = []
     # disable=None: a bar on a terminal only
     for i, k in enumerate(tqdm(limits, unit=" tokens", delay=1, leave=False, disable=None)):
@@ -238,8 +246,9 @@ def look_ups_along(prompt: list[int], text: list[int], limits: list[int], n_voca
 
 def model_along(model: Model, prompt: list[int], text: list[int], limits: list[int]) -> Drafts:
     """Of each position of a text, (the length of the draft that a model would write there, how many
-    of its first tokens agree with the text). The second counts on to the end of the text, also past
-    the length. Raises FloatingPointError if the model's logits are not finite.
+    of its first tokens agree with the text). The second may exceed the length, as it would be for a
+    longer draft: rounds_along takes the smaller. Raises FloatingPointError if the model's logits
+    are not finite.
 
     prompt, text: token ids; limits: the most tokens to draft at each position of the text
 

@@ -54,8 +54,8 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     plain_seconds = median_seconds(plain)
     seconds = median_seconds(runs)
     n_tokens = [number_of_tokens(repeats[0]) for repeats in runs]  # as many in every repeat
-    examined = total(runs, attrgetter("examined"))
-    accepted = total(runs, attrgetter("accepted"))
+    examined = sum_per_prompt(runs, attrgetter("examined"))
+    accepted = sum_per_prompt(runs, attrgetter("accepted"))
     n_passes = [statistics.mean(len(run["rounds"]) for run in repeats) for repeats in runs]
 
     # numbers, of all prompts together
@@ -68,6 +68,7 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
         "draft_cost": relative_cost(plain, runs, seconds_per_drafted_token),
         "verify_cost": relative_cost(plain, runs, lambda run: full_passes(run, K)),
     }
+    # as the formula names them
     a, c, v = figures["acceptance_rate"], figures["draft_cost"], figures["verify_cost"]
     intervals = {
         "speedup": ratio_interval(plain_seconds, seconds),
@@ -76,7 +77,9 @@ def make_row(plain: Runs, runs: Runs, K: int, bug: bool = False) -> dict[str, An
     }
 
     reasons = {  # None for a figure that stands
-        "speedup": why_no_speedup(intervals["speedup"], bug, figures["tokens_per_target_pass"]),
+        "speedup": why_no_speedup(
+            intervals["speedup"], bug, tokens_per_pass=figures["tokens_per_target_pass"]
+        ),
         "verify_cost": why_no_verify_cost(v),
         "predicted": why_no_prediction(runs, K, v),
     }
@@ -104,16 +107,16 @@ def median_seconds(runs: Runs) -> list[float]:
     return [statistics.median(run["seconds"] for run in repeats) for repeats in runs]
 
 
-def total(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
+def sum_per_prompt(runs: Runs, number: Callable[[Draft], int]) -> list[int]:
     """Return for each prompt the sum of number(draft) over the rounds of all repeats.
 
     runs: for each prompt a list of runs, dicts with "rounds", a Draft for each round
     """
-    rounds_of_each = [of_all(repeats, itemgetter("rounds")) for repeats in runs]
+    rounds_of_each = [joined(repeats, itemgetter("rounds")) for repeats in runs]
     return [sum(map(number, rounds)) for rounds in rounds_of_each]
 
 
-def of_all(repeats: list[Run], of_run: Callable[[Run], list]) -> list:
+def joined(repeats: list[Run], of_run: Callable[[Run], list]) -> list:
     """Return in one list what of_run(run), a list, gives for each of the repeats of a prompt."""
     found = []
     for run in repeats:
@@ -125,35 +128,37 @@ def of_all(repeats: list[Run], of_run: Callable[[Run], list]) -> list:
 
 
 def seconds_per_drafted_token(run: Run) -> list[float]:
-    """Return for each round with a draft the seconds that a token of the draft took; nothing for a
-    run of a batch, whose parts are not timed.
+    """Return for each round with a draft the seconds that a token of the draft took. For the run of
+    a batch, whose parts are not timed, "draft_seconds" is [], and so is the result.
     """
     timed = zip(run["rounds"], run["draft_seconds"])
-    return [seconds / one.drafted for one, seconds in timed if one.drafted]
+    return [seconds / draft.drafted for draft, seconds in timed if draft.drafted]
 
 
 def full_passes(run: Run, K: int) -> list[float]:
-    """Return the seconds of each of the target's passes over K + 1 rows; nothing for a run of a
-    batch, whose parts are not timed.
+    """Return the seconds of each of the target's passes over K + 1 rows, those of rounds with K
+    drafted tokens. For the run of a batch, whose parts are not timed, "target_seconds" is [], and
+    so is the result.
     """
     timed = zip(run["rounds"], run["target_seconds"])
-    return [seconds for one, seconds in timed if one.drafted == K]
+    return [seconds for draft, seconds in timed if draft.drafted == K]
 
 
 def relative_cost(plain: Runs, runs: Runs, cost: Callable[[Run], list[float]]) -> float | None:
     """Return how long something takes, in passes of the target over one row, as they were timed in
-    plain decoding: the median of each for every prompt, summed over prompts, then divided. Prompts
-    in which it never happened do not count; None if it happened in none.
+    plain decoding. Of each prompt, the median of both is taken; the result is the sum of the first
+    over all prompts, divided by that of the second. Prompts in which it never happened do not
+    count; None if it happened in none.
 
     plain, runs: of the autoregressive loop and of the drafter, for the same prompts
     cost(run): how long it took each time that it happened in a run, in seconds
     """
-    costs, units = [], []
+    costs, units = [], []  # medians, of each prompt
     for plain_repeats, repeats in zip(plain, runs):
-        seconds = of_all(repeats, cost)
+        seconds = joined(repeats, cost)
         if seconds:
             costs.append(statistics.median(seconds))
-            plain_seconds = of_all(plain_repeats, lambda run: full_passes(run, K=0))
+            plain_seconds = joined(plain_repeats, lambda run: full_passes(run, K=0))
             units.append(statistics.median(plain_seconds))
     return ratio(costs, units)
 
@@ -188,18 +193,17 @@ def why_no_verify_cost(v: float | None) -> str | None:
 
 
 def why_no_prediction(runs: Runs, K: int, v: float | None) -> str | None:
-    """Return in words why no speedup must be predicted from the acceptance rate a, the cost c of a
-    drafted token and the cost v of a pass over K + 1 rows; None if it may be. The formula takes for
-    granted that every round drafts K tokens. So it must not be used if v is None or withheld, if
-    fewer than 75 % of the rounds (ROOMY) have room for K tokens before the text's end, or if fewer
-    than 90 % of those (DRAFTING) draft K: look-up drafts seldom, a draft model no more where its
-    context ends.
+    """Return in words why no speedup must be predicted; None if it may be. The formula takes for
+    granted that every round drafts K tokens. So it must not be used in three cases: fewer than 75 %
+    of the rounds (ROOMY) have room for K tokens before the text's end; fewer than 90 % of those
+    (DRAFTING) draft K, because look-up found no match or a draft model's context was full; or v,
+    the cost of a pass over K + 1 rows, is None or withheld.
 
     runs: of the drafter, for each prompt a dict for each repeat, with "rounds", a Draft for each
     """
     rounds: list[Draft] = []
     for repeats in runs:
-        rounds += of_all(repeats, itemgetter("rounds"))
+        rounds += joined(repeats, itemgetter("rounds"))
     drafted = [one.drafted for one in rounds if one.room >= K]
     if len(drafted) < ROOMY * len(rounds):
         return "too few of its rounds had room for K tokens before the text's end"

@@ -58,11 +58,11 @@ def cell(row: dict, column: str, best: list[dict]) -> str:
     contains 1; else it is bold if the row is one of `best`.
 
     row: {name of a column: its value, ..., "intervals": {"speedup": (low, high)}}
-    column: a key of HEADINGS; best: the rows with the fastest K
+    column: a key of HEADINGS; best: rows, as `fastest` returns them
     """
     if column == "temperature":
         return f"{row[column]:g}"
-    if column == "speedup" and row["speedup"]:
+    if column == "speedup" and row["speedup"] is not None:  # then it has an interval, too
         low, high = row["intervals"]["speedup"]
         text = f"{number(row['speedup'])} [{number(low)}, {number(high)}]"
         if not is_told_apart(row):
@@ -110,8 +110,8 @@ def markdown_table(header: list[str], lines: Sequence[Sequence[str]]) -> str:
 
 def to_markdown(rows: list[dict]) -> str:
     """Return the rows of a benchmark as Markdown: a warning if the models mean nothing, what all
-    rows have in common, the table, why it has dashes, what its headings mean, and how it was
-    measured.
+    rows have in common (draft and K are always columns), the table, why it has dashes, what its
+    headings mean, and how it was measured.
 
     rows: dicts with a value, or None, for each key of HEADINGS, and with "intervals", "withheld",
         "prompts", "settings" and "machine", as bench.benchmark writes them with --out
@@ -128,7 +128,7 @@ def to_markdown(rows: list[dict]) -> str:
             columns[heading] = texts
     lines = list(zip(*columns.values()))  # columns to rows
     parts = [
-        label(rows[0]["settings"]),
+        warning_of(rows[0]["settings"]),
         f"All rows: {', '.join(common)}.",
         markdown_table(list(columns), lines),
         "\n".join(remarks(rows)),
@@ -163,7 +163,7 @@ def how_measured(rows: list[dict]) -> str:
     )
 
 
-def label(settings: dict) -> str:
+def warning_of(settings: dict) -> str:
     """Return a warning, in bold, if the figures of a benchmark are no real ones; else "".
 
     settings: of its rows; "weights" is "random" or not, "synthetic_acceptance" the probability to

@@ -70,10 +70,8 @@ def decode_texts(
     seeds: tuple[int, int, int],
 ) -> dict:
     """Decode prompts with a variant, in one batch if there are several. Each text has n_tokens, for
-    which the context must have room; <|endoftext|> does not end it. Returns {"texts": the token ids
-    of each, "rounds": for each round of all texts a Draft, how many tokens had room, were drafted,
-    examined and accepted, "seconds": of the slowest text without its prefill, "draft_seconds",
-    "target_seconds": of each round's parts, [] for a batch}.
+    which the context must have room; <|endoftext|> does not end it. Returns the dict that run_of
+    describes.
 
     drafts: {name: a Model, a head, or None for n-grams}; to_probs: makes p and q of logits
     acceptance: the probability with which each drafted token is accepted, whatever p and q;
@@ -87,7 +85,7 @@ def decode_texts(
     draft = drafts.get(name)  # None without one
 
     def decode_one(i: int, batched: Callable) -> Written:
-        """Decode prompt i with batched(model) in place of the target and the draft model."""
+        """Decode prompt i. batched(model) stands for target and draft; batched(None) is None."""
         rounds = timed_rounds(
             decoder,
             batched(target),
@@ -98,7 +96,7 @@ def decode_texts(
             K=K,
             to_probs=to_probs,
             seed=stream(Purpose.TEXT, *seeds, i),
-            rule=rule_of(rule_name, acceptance, seeds),
+            rule=rule_of(rule_name, acceptance, seeds),  # one of its own, with the same coins
         )
         return written(rounds, n_tokens)
 
@@ -110,9 +108,11 @@ def decode_texts(
 
 
 def run_of(texts: list[Written]) -> Run:
-    """The run of texts that were written together, a batch if they are several, as decode_texts
-    returns it: a dict with "texts", their token ids; "rounds", the Drafts of all; "seconds", those
-    of the slowest; and for each round "draft_seconds" and "target_seconds", [] for a batch.
+    """The run of texts that were written together, a batch if they are several: a dict.
+
+    "texts": the token ids of each; "rounds": a Draft for each round, those of all texts in a row
+    "seconds": of the slowest text, without its prefill
+    "draft_seconds", "target_seconds": of each round's parts; [] for a batch
     """
     is_batch = len(texts) > 1  # there a loop waits for the others, too: its parts tell nothing
     return {
@@ -147,14 +147,15 @@ def written(rounds: Iterator[TimedRound], n_tokens: int) -> Written:
 
 
 def rule_of(name: str, acceptance: float, seeds: tuple[int, int, int]) -> Callable:
-    """Return the accept/reject rule of this name, "token" or "block", for one text. If acceptance
-    is not 0, it accepts each drafted token with that probability, whatever the models say, by
-    random numbers that `seeds`, three numbers, decide: the same for the same seeds.
+    """Return the accept/reject rule of this name, "token" or "block", to be used for one text. If
+    acceptance is not 0, it accepts each drafted token with that probability, whatever the models
+    say, by random numbers that decide alike for equal seeds: (seed, number of the batch, of the
+    repeat).
     """
     rule = RULES[name]
     if acceptance == 0:
         return rule
-    # the same coins for all texts of a batch: one unlucky text would slow the others
+    # all texts of a batch have equal seeds, so equal coins: one unlucky text would slow the others
     return with_fixed_acceptance(rule, acceptance, stream(Purpose.VERDICT, *seeds))
 
 
