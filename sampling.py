@@ -49,8 +49,8 @@ def verify(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accept
 
 
 def verify_block(draft, p, q, rng):  # [k], [k + 1, n_vocab], [k, n_vocab] -> n_accepted, token
-    """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. Arguments, result and
-    its distribution are those of `verify`; on average at least as many of the draft are kept.
+    """Accept drafted tokens as a block: Sun et al. 2024, arXiv 2403.10444. Called as `verify`; the
+    tokens have the same distribution, and on average at least as many of the draft are kept.
 
     Claim: given the first t drafted tokens, at least t are accepted with probability w[t]. The
     proof goes from t = k down to 0. Let S be the sum of max(0, w[t] p - q) at the next position;

@@ -55,7 +55,7 @@ def named(path: str | Path) -> Iterator[None]:
 
 
 def write_all(descriptor: int, path: Path, line: str) -> None:
-    """Write a line, and the end of it, to an open file. Raises OSError, which names its path.
+    """Write a line, and its "\\n", to an open file. Raises OSError, which names its path.
 
     descriptor: the number of the open file, as os.open returns it
     """
