@@ -28,16 +28,16 @@ class AutoK:
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter):
+        """Begin a text, with the guess that 1.2 of 2 drafted tokens are accepted."""
         self.clock = clock
-        # sums of drafted tokens; they begin with a guess, 1.2 of 2 accepted
-        self.accepted, self.examined = 1.2, 2.0
-        # sums of rounds: in which there was a draft, in which the drafter was asked for one
-        self.drafted, self.asked = 1.0, 1.0
+        # sums in which older tokens and rounds lose weight, so they are no whole numbers
+        self.accepted, self.examined = 1.2, 2.0  # drafted tokens
+        self.drafted, self.asked = 1.0, 1.0  # rounds: with a draft, with a K above 0
         # {drafted tokens: seconds of the last rounds with so many}
         self.seconds: dict[int, deque[float]] = defaultdict(lambda: deque(maxlen=9))
         self.to_try = list(FIRST_KS)  # the Ks of the next rounds
-        # rounds without a draft: how many until the next try, and how many since the last
-        self.patience, self.waited = 1, 1
+        self.patience = 1  # rounds without a draft between two tries
+        self.waited = 1  # rounds without a draft since the last try
         self.K, self.begun = 0, 0.0  # of the round that runs: its K, when it began
 
     def __call__(self, last_round: Round) -> int:
@@ -49,11 +49,10 @@ class AutoK:
         return self.K
 
     def learn(self, last_round: Round, seconds: float) -> None:
-        """Add a Round, which took `seconds`, to what this object keeps: the time of a round with so
-        many drafted tokens; and sums, of tokens that were accepted and examined, of rounds in which
-        a draft was asked for and came, in which each token or round weighs 0.99 of the next one. If
-        the round was faster than to write as many tokens without a draft, the next try to draft is
-        not to wait: self.patience and self.waited are set back.
+        """Add a Round, which took `seconds`, to the times of rounds with as many drafted tokens and
+        to the sums: of tokens (accepted, examined) and of rounds (drafted, asked). In a sum, each
+        token or round weighs 0.99 times as much as the next one. If the round was faster than as
+        many tokens without a draft, self.patience and self.waited become 1: the next try is soon.
         """
         weight = 0.99**last_round.examined  # about a hundred drafted tokens count
         self.accepted = weight * self.accepted + last_round.accepted
@@ -65,7 +64,7 @@ class AutoK:
         self.asked = 0.99 * self.asked + 1
         if 0 in self.seconds:
             one_by_one = len(last_round.tokens) * median_low(self.seconds[0])
-            if one_by_one > seconds:  # it was worth its time: try again soon
+            if one_by_one > seconds:
                 self.patience, self.waited = 1, 1
 
     def choose(self) -> int:
@@ -74,7 +73,7 @@ class AutoK:
         """
         a = self.accepted / self.examined  # the probability that an examined token is accepted
         h = self.drafted / self.asked  # that the drafter, when it is asked, drafts anything
-        # of two times the lower: what disturbs a round makes it longer
+        # median_low: where two times are in the middle, the shorter was disturbed less
         seen = {K: median_low(times) for K, times in self.seconds.items()}
         alone = seen[0]  # FIRST_KS has rounds without drafts
         if len(seen) == 1:  # nothing was drafted yet: a guess
@@ -95,8 +94,9 @@ class AutoK:
         return 0
 
     def tries_again(self) -> bool:
-        """Whether to draft in the next round although it does not pay: at once, then after 2, 4, 8,
-        ... rounds without a draft, up to 64. Call it once for each such round, as it counts them.
+        """Whether to draft in the next round although it does not pay. Call it once before each
+        such round, as it counts them. After a draft that paid, the answer is yes at once, then
+        after 2, 4, 8, ... rounds without a draft, up to 64. Changes self.waited and self.patience.
         """
         self.waited += 1
         if self.waited <= self.patience:

@@ -69,7 +69,8 @@ def read_together(
     for each text the logits after each of its last n_last ids. Raises ValueError if a text cannot
     be read, as if it has more ids than its cache has room for.
 
-    texts: the ids of each; caches: of each, which have read all its ids then; n_lasts: of each
+    texts: the ids of each; n_lasts: of each
+    caches: the KVCache of each, which has read all its ids when this returns
 
     The new positions of all texts are stacked. Attention is the only part of a pass that has to
     know which rows belong to which text.
@@ -87,7 +88,7 @@ def read_together(
     x = model.blocks(x, attend)  # [n_new of all texts, n_embd]
     last_rows = []
     for cache, new, rows, n_last in zip(caches, new_ids, slices, n_lasts):
-        cache.advance(new, x[rows])
+        cache.advance(new, x[rows])  # with the hidden states, which EAGLE and Medusa read
         last_rows.append(x[rows.stop - n_last : rows.stop])
     logits = model.logits(xp.concatenate(last_rows))  # [n_last of all texts, n_vocab]
     return [logits[rows] for rows in consecutive(n_lasts)]
@@ -98,7 +99,7 @@ def attention_of_texts(
 ) -> Callable:
     """A function attend(layer, q, k, v) for Model.blocks, where the new positions of several texts
     are stacked: the rows slices[i] are those of the text with the cache caches[i], and attend to
-    this text alone. It shares the texts among threads.
+    this text alone. It shares the texts among threads if there is enough to compute.
 
     n_pairs: how many scores a head computes, one for each pair of a new position and a position of
         its text, in all texts together
@@ -111,8 +112,8 @@ def attention_of_texts(
             for cache, rows in zip(caches[a:b], slices[a:b]):
                 out[:, rows] = cache.attend(layer, q[:, rows], k[:, rows], v[:, rows])
 
-        n_head = q.shape[0]
-        backend.run_on_threads(attend_texts, len(caches), n_head * n_pairs)
+        n_scores = q.shape[0] * n_pairs  # of all heads
+        backend.run_on_threads(attend_texts, len(caches), n_scores)
         return out
 
     return attend
@@ -133,16 +134,17 @@ def consecutive(lengths: Iterable[int]) -> list[slice]:
 
 
 def left_to_read(model: Model, ids: list[int], cache: KVCache, n_last: int) -> list[int]:
-    """The ids of one text that a pass over several texts is to read: those that its cache lacks,
-    and always the last n_last. What the cache holds of other ids is forgotten. If it lacks more
-    than 128 ids (CHUNK), all but the last n_last are read here, in passes of their own: so many
-    rows gain nothing beside those of other texts.
+    """Prepare the cache of one text for a pass over several texts, and return the ids that this
+    pass is to read: those that the cache lacks, and always the last n_last. What the cache holds of
+    other ids is forgotten. If it lacks more than 128 ids (CHUNK), all but the last n_last are read
+    into it here, in passes of their own: so many rows gain nothing beside those of other texts.
     """
-    new = model.roll_back(ids, cache, n_last)
-    if len(new) <= CHUNK:
-        return new
-    model.read(ids[: len(ids) - n_last], cache, n_last=0)
-    return ids[len(cache.ids) :]
+    lacking = model.roll_back(ids, cache, n_last)
+    if len(lacking) <= CHUNK:
+        return lacking
+    n_before = len(ids) - n_last
+    model.read(ids[:n_before], cache, n_last=0)
+    return ids[n_before:]
 
 
 def read_requests(model: Any, requests: list[Request]) -> list[Any]:  # each [n_last, n_vocab]
@@ -164,8 +166,8 @@ def serve_one_model(waiting: list[Request], target: Model) -> list[Request]:
 
     waiting: one Request for each text that is being decoded
     """
-    drafts = [request.model for request in waiting if request.model is not target]
-    model = next(iter(drafts), target)  # the first
+    draft_models = [request.model for request in waiting if request.model is not target]
+    model = draft_models[0] if draft_models else target
     requests = [request for request in waiting if request.model is model]
     # threads come in any order: in a fixed order, each run stacks the same rows
     requests.sort(key=lambda request: request.text_index)
@@ -201,7 +203,9 @@ def serve(inbox: SimpleQueue, n_running: int, target: Model) -> None:
 def batched_model(
     text_index: int, inbox: SimpleQueue, answer: SimpleQueue, model: Any
 ) -> BatchedModel | None:
-    """The BatchedModel that stands for a model in the loop of a text; None for None."""
+    """The BatchedModel that stands for a model in the loop of a text; None for None. Its Requests
+    go into the inbox, and are answered in `answer`, the text's own queue.
+    """
     if model is None:
         return None
     return BatchedModel(text_index, model, inbox, answer)
@@ -234,9 +238,9 @@ def decode_together(tasks: Sequence[Callable[[Callable], Any]], target: Model) -
     try:
         for index, task in enumerate(tasks):
             batched = partial(batched_model, index, inbox, answers[index])
-            futures.append(submit(pool, task, batched, len(tasks)))
-        for future in futures:
+            future = submit(pool, task, batched, len(tasks))
             future.add_done_callback(inbox.put)
+            futures.append(future)
         serve(inbox, len(futures), target)
         return [future.result() for future in futures]
     finally:

@@ -16,8 +16,8 @@ def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, 
     tokens[i], at node i, is a candidate for the place after node parents[i], or after the text if
     that is -1. A node comes after its parent, and siblings in the order in which they were drafted.
     p[0] is the target's distribution after the text, p[i + 1] after node i. q[i] is what tokens[i]
-    was sampled from, given its elder siblings: the same for all of them, or without the tokens that
-    they have (Sequoia, arXiv 2402.12374), or one-hot, if the likeliest ones were chosen.
+    was sampled from: for siblings the same row; or a row without its elder siblings' tokens
+    (Sequoia, arXiv 2402.12374); or a one-hot row, if the likeliest tokens were chosen.
 
     Claim: at each place the token has the distribution p. The target still owes `rest`, at first p.
     If no candidate is left, the token is sampled from it. Otherwise let the claim be true for fewer
@@ -26,9 +26,9 @@ def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, 
         P(x is drafted and accepted)  =  min(rest(x), q(x))
         P(x comes out later)          =  P(rejected) residual(x)  =  max(0, rest(x) - q(x))
 
-    because the residual is what the younger siblings are tried against. (It does not depend on the
-    token that was rejected. So they may, and the claim holds for them whatever it was.) The two add
-    up to rest(x). The children of an accepted node are candidates for the place after it.
+    because the residual becomes the `rest` of the younger siblings, for which the claim is true.
+    (Their q may depend on the token that was rejected: the residual is the same for all.) The two
+    add up to rest(x). The children of an accepted node are candidates for the place after it.
     """
     path = []
     last, rest = -1, p[0]  # the last accepted node, -1 for the text; what p still owes after it
@@ -84,8 +84,9 @@ def best_acceptance(p, q, k):  # [n_vocab], [n_vocab] -> float
     """The most that any exact rule accepts of k candidates sampled from q independently: 1 plus the
     least p(H) - q(H)^k of all sets H of tokens (arXiv 2502.18779).
 
-    The tokens of the best H have a smaller p / q than all others, because a convex function, here
-    s^k, lies above its tangents. So the beginnings of one order are enough.
+    Let H be the best set, and L the slope of s^k at s = q(H). The convex s^k lies above its
+    tangents, so H also has the least p(H) - L q(H): its tokens are those with p / q below L. So it
+    is enough to try the beginnings of one order, that by p / q.
 
     >>> p, q = np.array([0.5, 0.3, 0.2]), np.array([0.2, 0.2, 0.6])
     >>> round(best_acceptance(p, q, 1), 4), round(best_acceptance(p, q, 2), 4)

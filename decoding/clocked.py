@@ -41,10 +41,10 @@ def timed_rounds(
     decoder: Any, target: Any, *arguments: Any, **options: Any
 ) -> Iterator[TimedRound]:
     """Decode a text by the clock: yield each Round of decoding.decode.begin, the prefill first, as
-    a TimedRound. The arguments are those of `begin`: decoder, target, draft model, encoder, ids of
-    the prompt, n_tokens, and options such as K.
+    a TimedRound, which holds it and its seconds. The arguments are those of `begin`: decoder,
+    target, draft model, encoder, ids of the prompt, n_tokens, and options such as K.
     """
-    seconds: list[float] = []  # of each round
+    seconds: list[float] = []  # of each round; `timed` appends them
     drafting: list[float] = []  # of each call in this round
     reading: list[float] = []
     clocked_target: Any = Clocked(target, "read", reading)

@@ -44,8 +44,8 @@ def load_drafts(
     backend: str = "numpy",
     load: Callable = load_models,
 ) -> tuple[Model, dict[str, Any], Encoder]:
-    """Load a target and its drafts. Returns (the target, {name of a draft: its Model, its head, or
-    None for "ngram"}, their encoder). Raises ValueError if one is not there or cannot be used.
+    """Load a target and its drafts. Returns (the target, {name of a draft: its Model or its head;
+    "ngram": None}, their encoder). Raises ValueError if one is not there or cannot be used.
 
     target, drafts: names; each is a size in models_dir, a folder, or an owner/name of Hugging Face,
         that of a draft also one of HEADS, which lie beside the target, or "ngram"
@@ -70,7 +70,7 @@ def load_drafts(
 def load_pair(
     target: str, draft: str, models_dir: str, backend: str = "numpy"
 ) -> tuple[Model, Any, Encoder]:
-    """Load (target, draft, encoder) as load_drafts does; "ngram" is None. The last is kept."""
+    """Load (target, draft, encoder) as load_drafts does, and keep the last three in memory."""
     model, drafts, encoder = load_drafts(target, [draft], models_dir, backend)
     return model, drafts[draft], encoder
 
@@ -119,7 +119,8 @@ def read_stop(flag: str) -> str:
     >>> read_stop(r"\n"), read_stop(r"\\n")
     ('\n', '\\n')
     """
-    return "\\".join(part.replace("\\n", "\n") for part in flag.split("\\\\"))  # cut at each \\
+    between_backslashes = flag.split("\\\\")  # of which each is two in the flag
+    return "\\".join(piece.replace("\\n", "\n") for piece in between_backslashes)
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
@@ -156,9 +157,8 @@ def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     token in the target's context.
     """
     n_ctx = target.config.n_ctx
-    if len(text) > n_ctx * encoder.longest:  # too long for sure: to encode it might take minutes
-        size = f"{len(text)} characters"
-        raise ValueError(f"the prompt has {size}: expected less than {n_ctx} tokens")
+    if len(text) > n_ctx * encoder.longest:  # even of the longest tokens: it may take minutes
+        raise ValueError(f"the prompt has {len(text)} characters: expected less than {n_ctx} tokens")
     ids = encode_any(text, encoder)
     if len(ids) >= n_ctx:
         raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
@@ -189,16 +189,16 @@ def begin(
     around_drafter: Callable = lambda drafter: drafter,
 ) -> Iterator[Round]:
     """Begin one text: the Rounds that a loop of sampling.py yields, the first of which is the
-    prefill. Warns of limits of the draft (note_limits). Raises ValueError for another decoder.
+    prefill. Warns of limits of the draft (note_limits). Raises ValueError for another decoder. The
+    autoregressive one uses no draft_model, K, verification, rule or around_drafter.
 
-    draft_model: a Model, a head of the target, or None for n-grams; the autoregressive decoder
-        does not use it
+    draft_model: a Model, a head of the target, or None for n-grams
     encoder: knows when a text ends, at `stop` or <|endoftext|>; with None it does not end early
     ids: of the prompt, at least one; n_tokens: how many to write at most
     K: tokens to draft in a round, or "auto"; to_probs: makes probabilities of logits; seed: an int,
         or if not coupled a SeedSequence; stop: a string that ends the text
     verification: "token" or "block"; coupled: whether both share their noise (decoding/coupled.py)
-    rng, rule: take the place of the Rng of the seed, and of the rule that verification names
+    rng, rule: in place of those that `seed` and `verification`, or `coupled`, stand for
     around_drafter(drafter): returns what drafts in its place, such as a drafter with a clock
     """
     if decoder not in DECODERS:
@@ -208,8 +208,9 @@ def begin(
 
         rng = rng or SharedNoise(seed, len(ids))
         rule = rule or verify_shared_noise
-    rng = rng or Rng(seed)
-    rule = rule or RULES[verification]
+    else:
+        rng = rng or Rng(seed)
+        rule = rule or RULES[verification]
     is_done = stop_condition(encoder, stop) if encoder else never
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)

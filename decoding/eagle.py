@@ -78,13 +78,14 @@ class Eagle(Model):
         return EagleCache(self.config, self.backend, dtype, n_positions)
 
     def embed(self, new: list[int], cache: EagleCache):  # [n_new] -> [n_new, n_embd]
-        """The block's input for the ids `new`, which follow cache.ids: for each of them the hidden
-        state after the token before it, normalized, and the target's embedding of it, side by side,
-        projected to n_embd. First writes the hidden states that the target has computed there,
-        cache.known, into cache.hidden, over guesses. Raises ValueError for an id of no token.
+        """The block's input for the ids `new`, which follow cache.ids. For each: the hidden state
+        before it, normalized as the target's output head expects it, and the target's embedding of
+        it, side by side, projected to n_embd. Where the target has computed the hidden state, in
+        cache.known, that first replaces the guess in cache.hidden. Raises ValueError for an id of
+        no token.
         """
         start, end = len(cache.ids), len(cache.ids) + len(new)
-        known = cache.known[start:end]  # for a draft's second token and later ones, none
+        known = cache.known[start:end]  # may end earlier: where the target has not read yet
         cache.hidden[start : start + len(known)] = known
         hidden = cache.hidden[start:end]  # [n_new, n_hidden]
         epsilon, xp = self.config.epsilon, self.backend.xp

@@ -31,19 +31,21 @@ class HeadDrafter(NeuralDrafter):
 
     def prefill(self, ids: Sequence[int], target_cache: KVCache) -> None:
         """Begin a text: let the head read ids, the prompt without its last token. target_cache: the
-        target's, which has read these ids; `propose` reads it too.
+        target's, which has read these ids; it is kept for `propose`.
         """
         self.target_cache = target_cache
-        self.cache.known = target_cache.hidden[: len(ids)]
+        self.cache.known = target_cache.hidden[: len(ids)]  # the states that the head reads
         super().prefill(ids, target_cache)
 
     def propose(self, ids, k):  # [n_ids] -> [k], [k, n_vocab]
         """Draft k tokens after ids from the target's hidden states; at most n_places, and fewer if
-        the context is full. Returns them, and the distribution that each was sampled from.
+        the context is full. Returns them, and the distribution that each was sampled from. The
+        head's cache holds ids afterwards, but not the draft.
         """
         self.cache.known = self.target_cache.hidden[: len(ids)]
         proposed = super().propose(ids, min(k, self.model.config.n_places))
-        del self.cache.ids[len(ids) :]  # read beside guesses, which the target is about to replace
+        # drafted tokens were read with guesses for hidden states: read them anew with the target's
+        del self.cache.ids[len(ids) :]
         return proposed
 
 
@@ -56,7 +58,7 @@ def load_head(name: str, folder: Path, target: Model) -> Any:
     folder, or if the tensors are not those of such a head: of other shapes, or a matrix of zeros.
     """
     path = folder / f"{name}.safetensors"
-    metadata = read_metadata(path)
+    metadata = read_metadata(path)  # refuses what was trained on another target
     table = safetensors.read_table(path)
     shapes = {key: tensor.shape for key, tensor in table.items()}
     try:
@@ -84,7 +86,7 @@ def read_metadata(path: Path) -> dict[str, str]:
     train = f"python -m train.train distil CORPUS FOLDER --students {path.stem}"
     if not path.is_file():
         raise ValueError(f"no {path}: choose another draft, or train one with {train}")
-    first_of(path.parent, path.name)  # raises ValueError for a Git LFS pointer in the file's place
+    first_of(path.parent, path.name)  # refuses a file that is only a pointer of Git LFS
     _entries, metadata, _begin = safetensors.read_header(path)
     if metadata.get("target") != sha256_of(weights_files(path.parent)):
         problem = "was trained on another target than the model beside it"
@@ -95,17 +97,17 @@ def read_metadata(path: Path) -> dict[str, str]:
 def head_config(
     name: str, target: Config, shapes: dict[str, tuple], metadata: dict[str, str]
 ) -> EagleConfig | MedusaConfig:
-    """The config that the head of a target has if its file is right. The caller has to find out:
-    it is if `shapes` equals the shapes() of this config. Raises LookupError, TypeError or
-    ValueError for an EAGLE head without "fc.bias", or if its number of attention heads does not
-    divide the length of that.
+    """The config that the head of a target has if its file is right, which it is if `shapes` equals
+    the shapes() of this config: the caller has to compare. Raises LookupError for an EAGLE head
+    without "fc.bias" or with one that has no axis, and ValueError if its number of attention heads
+    is none, or does not divide the length of "fc.bias".
 
     name: "eagle" or "medusa"; target: the config of the target
     shapes: {name of a tensor in the file: its shape}
     metadata: the strings in its header; "n_head" is EAGLE's number of attention heads, or else 1
     """
     if name == "medusa":
-        # a head has two matrices and two biases; with fewer, the caller finds out what is missing
+        # a place has two matrices and two biases; if some are missing, shapes() differ
         n_places = max(1, len(shapes) // 4)
         return MedusaConfig(target.n_vocab, target.n_ctx, target.n_embd, n_places, target.epsilon)
     width = shapes["fc.bias"][0]

@@ -114,13 +114,14 @@ class Medusa:
             cache.logits = logits  # [n_places, n_vocab]
 
     def logits(self, hidden):  # [n_texts, n_embd] -> [n_texts, n_places, n_vocab]
-        """The logits of each place, one head each, after several texts, in one pass. hidden: the
-        target's last hidden state of each text
+        """The logits of each place after several texts, in one pass: of each place by its own
+        residual block. hidden: the target's last hidden state of each text
         """
         params, epsilon, xp = self.params, self.config.epsilon, self.backend.xp
         hidden = self.backend.layer_norm(hidden, **params["ln_f"], epsilon=epsilon, xp=xp)
         # one residual block for each place: [n_places * n_texts, n_embd]
         x = xp.concatenate([hidden + mlp(hidden, **head, xp=xp) for head in params["heads"]])
-        logits = self.backend.to_host(x @ params["head"])  # [n_places * n_texts, n_vocab]
+        # the target's own output head: [n_places * n_texts, n_vocab]
+        logits = self.backend.to_host(x @ params["head"])
         by_place = logits.reshape(self.config.n_places, len(hidden), -1)
         return by_place.swapaxes(0, 1)

@@ -17,8 +17,11 @@ from utils import Read, build_model, require_memory
 
 def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float = 0.02) -> Read:
     """A function read(name) -> array, for build_model: new weights of a normal distribution at each
-    call, with 1 added to the gains of a layer norm. config: has their names and shapes; dtype: of
-    the arrays; seed: of the random numbers; scale: their standard deviation
+    call, with 1 added to the gains of a layer norm.
+
+    config: has their names and shapes
+    dtype: of the arrays
+    seed: of the random numbers; scale: their standard deviation
     """
     rng = np.random.default_rng(seed)
     shapes = config.shapes()
@@ -35,7 +38,9 @@ def random_weights(config: Config, dtype=np.float32, seed: int = 0, scale: float
 def random_model(
     config: Config, backend: Backend, dtype=np.float32, seed: int = 0, scale: float = 0.02
 ) -> Model:
-    """Build a Model with random weights. Raises ValueError if memory does not suffice."""
+    """Build a Model with random weights, of a standard deviation of `scale`. Raises ValueError if
+    memory does not suffice. dtype: of the weights; seed: of the random numbers
+    """
     require_memory([config])
     return build_model(config, random_weights(config, dtype, seed, scale), backend)
 

@@ -10,8 +10,9 @@ from gpt2 import Model
 from sampling import SamplingParams
 
 MOST_ROWS = 9  # of the passes that are compared
-# passes differ by less than the rounding of one sum; by 1.9 times that with contrived weights
-MOST_FLOORS = 5
+# how many times `rounding` passes may differ by: they do by less than once, by 1.9 times with
+# contrived weights
+MOST_SUM_ERRORS = 5
 LEAST = -1e4  # in place of a score of minus infinity, that of a removed token
 
 
@@ -46,19 +47,21 @@ def explain_difference(
     Returns {"position": index of the first difference, "gap": between the two scores; if one text
     has ended there, between the two best, "float_error": of a score, "verdict": "tie" or "bug"}.
 
-    A pass over several rows rounds otherwise than a pass over one. So this position is computed in
-    passes over 1, 2, 3, ... 9 rows. The float error is the largest difference between these in a
-    score, and at least `rounding`, the error of one sum. The verdict is "tie" if all of this is so:
-    the gap is at most twice the float error; no text has ended; and no logit differs between passes
-    by more than 5 times the error of one sum. Raises ValueError for equal texts.
+    A pass over several rows rounds differently from a pass over one. So this position is computed
+    in passes over 1, 2, 3, ... 9 rows. They agree if no logit differs by more than 5 times the
+    error of one sum, `rounding`. The float error of a score is that of one sum (over the
+    temperature if there is noise); or, if it is more and the passes agree, the largest difference
+    between them. The verdict is "tie" if they agree, no text has ended, and the gap is at most
+    twice the float error. Raises ValueError for equal texts.
     """
     position = first_difference(first, second)
     if position is None:
         raise ValueError("the two texts are equal: expected a difference")
     text = ids + first[:position]
-    logits = in_passes(target, text, second[position : position + MOST_ROWS - 1])
+    rest = second[position : position + MOST_ROWS - 1]  # any ids: they only make a pass longer
+    logits = in_passes(target, text, rest)
     sum_error = rounding(target, logits)
-    passes_agree = spread(logits) <= MOST_FLOORS * sum_error
+    passes_agree = spread(logits) <= MOST_SUM_ERRORS * sum_error
 
     # what a token was chosen by in each pass, and how far rounding can put it off
     scores, float_error = logits, sum_error
@@ -114,8 +117,9 @@ def spread(scores: np.ndarray) -> float:  # [n_passes, n_vocab]
 
 
 def rounding(target: Model, logits: np.ndarray) -> float:
-    """How far rounding alone puts a logit off: each addition of a sum of n_embd products rounds; of
-    n roundings, some up and some down, about the square root of n remain.
+    """How far rounding alone puts a logit off, a sum of n_embd products: each addition rounds by
+    an epsilon of the sum, counted here as the largest logit; of n roundings, some up and some down,
+    about the square root of n remain.
     """
     half = target.backend.name == "cupy-float16"
     epsilon = np.finfo(np.float16 if half else logits.dtype).eps

@@ -9,7 +9,8 @@ v: the cost of a target pass over K + 1 rows, as the same multiple; the paper ha
 
 
 def tokens_per_round(a: float, K: int) -> float:
-    """Expected tokens of a round with K drafted tokens: equation 1 of the paper.
+    """Expected tokens of a round with K drafted tokens, each accepted with probability a: equation
+    1 of the paper.
 
     >>> tokens_per_round(0.5, 2), tokens_per_round(1, 4)
     (1.75, 5)
@@ -18,7 +19,8 @@ def tokens_per_round(a: float, K: int) -> float:
 
 
 def speedup(a: float, K: int, c: float, v: float = 1) -> float:
-    """Expected speedup over plain decoding: the tokens of a round over its cost.
+    """Expected speedup over plain decoding: the tokens of a round over its cost. Drafting a token
+    costs c, verifying K of them v, if a pass of the target over one row costs 1.
 
     >>> speedup(1, 4, 0.25), speedup(0, 4, 0.25)
     (2.5, 0.5)
