@@ -103,8 +103,8 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
 
 
 def in_words(*values: Any) -> list[str]:
-    """Numbers, and rows of numbers, in four digits, or in as many as tell all apart that are not
-    CLOSE; anything else as Python prints it.
+    """Numbers, and rows of numbers, in four digits, or in more if two of them that differ by more
+    than CLOSE would look the same; anything else as Python prints it.
     """
     table = [to_row([value] if isinstance(value, Real) else value) for value in values]
     numbers = [x for row in table if row is not None for x in row.tolist()]
@@ -120,7 +120,9 @@ def in_words(*values: Any) -> list[str]:
 
 
 def are_told_apart(numbers: list[float], n_digits: int) -> bool:
-    """Whether numbers that look the same in so many digits are CLOSE; with 17 they are equal."""
+    """Whether numbers that differ by more than CLOSE look different when written with n_digits
+    digits. With 17 they always do.
+    """
     alike: dict[str, list[float]] = {}
     for x in numbers:
         alike.setdefault(f"{x:.{n_digits}g}", []).append(x)
@@ -128,7 +130,9 @@ def are_told_apart(numbers: list[float], n_digits: int) -> bool:
 
 
 def is_close(found: Any, expected: Any) -> bool:
-    """Whether what was found is the expected number or array, or CLOSE; not if it is none."""
+    """Whether what was found is a number or array of the expected shape, and differs from the
+    expected one by CLOSE at most. False for anything else.
+    """
     try:
         return np.shape(found) == np.shape(expected) and np.allclose(found, expected, 0, CLOSE)
     except (TypeError, ValueError):
@@ -136,6 +140,9 @@ def is_close(found: Any, expected: Any) -> bool:
 
 
 def check_temperature_1(answer: Callable) -> None:
+    """Raise WrongAnswer unless answer(logits, temperature) is the softmax: also of large logits,
+    whose exp overflows; and at 0 or nearly 0 all on the largest, the first of equal ones.
+    """
     small = [0.0, 1.0, -2.0], [0.0, -4.0, -8.0, -12.0], [-3.0, -3.0]
     large = [1e4, 0.0, 1e4 + 1.0], [-1e4, -1e4 - 1.0], [0.0] * 7 + [800.0]
     for temperature in (0.5, 1.0, 1.5, 3.0, 0.05, 1e-4, 1e-5, 50.0):
@@ -152,15 +159,21 @@ def check_temperature_1(answer: Callable) -> None:
 
 
 def check_residual_2(answer: Callable) -> None:
+    """Raise WrongAnswer unless answer(p, q) is what p has more of than q, normalized; p itself if
+    that is nothing.
+    """
     for p, q in PAIRS:
         lacking = np.maximum(p - q, 0)
         compare(answer, lacking / lacking.sum() if lacking.any() else p, p, q)
 
 
 def check_speedup_7(answer: Callable) -> None:
-    for K, a, c, v in itertools.product(
-        (1, 2, 4, 7, 40, 0), (0.0, 0.3, 0.8125, 0.9999, 1.0), (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
-    ):
+    """Raise WrongAnswer unless answer(a, K, c, v) is the expected speedup, computed here from the
+    probabilities of all numbers of accepted drafts.
+    """
+    Ks, rates = (1, 2, 4, 7, 40, 0), (0.0, 0.3, 0.8125, 0.9999, 1.0)
+    draft_costs, verify_costs = (0.0, 0.1, 0.5125), (1.0, 1.5125, 3.0)
+    for K, a, c, v in itertools.product(Ks, rates, draft_costs, verify_costs):
         v = v if K else 1.0  # a pass over one token takes 1
         # n drafts are accepted, then one more token comes
         n_tokens = sum((n + 1) * a**n * (1 - a) for n in range(K)) + (K + 1) * a**K
@@ -171,7 +184,9 @@ def check_speedup_7(answer: Callable) -> None:
 
 
 def keeping(answer: Callable, stop: Callable) -> Callable:
-    """The answer, but it calls stop(problem) if it changes its arguments, lists and arrays."""
+    """The answer, but it calls stop(problem) if it changes an argument that is given by position
+    and is a list or an array.
+    """
 
     @wraps(answer)  # with its parameters
     def call(*arguments, **given):
@@ -188,6 +203,8 @@ def keeping(answer: Callable, stop: Callable) -> Callable:
 
 def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """[2, n_vocab]: the probability that each token comes out as the draft, and as a replacement.
+    Raises Undecidable for an answer that samples on and on, draws random numbers of its own,
+    changes p or q, or returns something else.
 
     answer: chooses one token, (p, q, sample, accept) -> (token, whether it is the draft)
     """
@@ -199,7 +216,7 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
             return rng.sample(row)
 
         result = keeping(answer, rng.stop)(p.copy(), q.copy(), sample, rng.accept)
-        if rng.symbolic:
+        if rng.symbolic:  # it drew random numbers of its own, which are followed as symbols
             rng.stop(OWN)
         check_pair(result, rng.stop)
         token, is_draft = result
@@ -208,14 +225,16 @@ def kept_and_replaced(answer: Callable, p: np.ndarray, q: np.ndarray) -> np.ndar
     found = np.zeros((2, len(p)))
     with untouched(), followed():
         for outcome, branch in branches(run):
-            if outcome:
+            if outcome:  # else the branch was too unlikely to be taken to its end
                 token, is_replacement = outcome
                 found[int(is_replacement), token] += branch.probability
     return found
 
 
 def check_pair(result: Any, stop: Callable) -> None:
-    """Call stop(problem), which raises, unless a result is (token, whether it is the draft)."""
+    """Call stop(problem), which raises, unless a result has two elements, of which the first is no
+    bool, as a token is none.
+    """
     if not hasattr(result, "__len__") or len(result) != 2:
         stop(f"it returns {result!r}: return two values, the token and whether it is drafted")
     if isinstance(result[0], (bool, np.bool_)):
@@ -223,26 +242,26 @@ def check_pair(result: Any, stop: Callable) -> None:
 
 
 def most_kept(p: np.ndarray, q: np.ndarray, n_drafts: int) -> float:
-    """The probability that one of n_drafts drafts from q is kept, if they are tried in turn: the
-    most for one draft.
+    """The probability that one of n_drafts drafts from q is kept, if they are tried in turn. For
+    one draft, no rule keeps more.
     """
     kept = 0.0
     lacking = p
-    for _ in range(n_drafts):
+    for _ in range(n_drafts):  # each is tried if those before it were rejected
         kept += (1 - kept) * np.minimum(lacking, q).sum()
         lacking = solutions.residual_2(lacking, q)
     return kept
 
 
 def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -> None:
-    """Raise WrongAnswer unless the token has the distribution p, and is one of n_drafts drafts as
-    often as it is if they are tried in turn, or more often; and unless what is said to be a draft
-    was sampled from q.
+    """Raise WrongAnswer unless the token that the answer chooses has the distribution p, and is one
+    of n_drafts drafts at least as often as if they were tried in turn; and unless what is said to
+    be a draft was sampled from q.
     """
     runs: list[tuple[Any, list]] = []  # of each what it returned, and the tokens it sampled from q
 
     @wraps(answer)
-    def noted(p, q, sample, accept):
+    def noted(own_p, own_q, sample, accept):
         drafts = []
 
         def sample_and_note(row):
@@ -251,7 +270,7 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
                 drafts.append(token)
             return token
 
-        result = answer(p, q, sample_and_note, accept)
+        result = answer(own_p, own_q, sample_and_note, accept)
         runs.append((result, drafts))
         return result
 
@@ -264,7 +283,9 @@ def check_token(answer: Callable, p: np.ndarray, q: np.ndarray, n_drafts: int) -
 
 
 def outcome_in_words(out: np.ndarray, p: np.ndarray, q: np.ndarray) -> tuple[str, str]:
-    """Returns (what p and q are, what comes out in place of p), all [n_vocab]."""
+    """Returns (what p and q are, what comes out in place of p), in words; of many tokens only the
+    one that comes out too often by most. out, p, q: [n_vocab]
+    """
     if len(p) > MOST_SHOWN:
         worst = (out - p).argmax()
         found, expected = in_words(out[worst], p[worst])
@@ -281,33 +302,38 @@ def check_figures(
     be (most_kept), but no token more often than it is drafted.
 
     kept, replaced: [n_vocab], the probability that a token comes out as a draft, as a replacement
+    p, q: [n_vocab], of which q is the drafts'; n_drafts: 1 or 2, how many there are
     """
     out = kept + replaced
     case, comes = outcome_in_words(out, p, q)
-    expected = most_kept(p, q, n_drafts)
-    share, most = in_words(kept.sum(), expected)
+    possible = most_kept(p, q, n_drafts)
+    share, most = in_words(kept.sum(), possible)
     figures = f"a draft is kept with probability {share}, {most} is possible"
     if n_drafts == 2:
         figures = f"a draft comes out with probability {share}, trying both in turn gives {most}"
     distance = f"at a distance of {figure(abs(out - p).sum() / 2)}"
     require(is_close(out, p), f"{case}: {comes}, {distance}; {figures}")
-    require(kept.sum() > expected - CLOSE, f"{case}: the distribution is right; {figures}")
-    drafted = 1 - (1 - q) ** n_drafts
-    token = (kept - drafted).argmax()
-    share, most = in_words(kept[token], drafted[token])
-    but = f"but a sample of q is that token with {most} only: is the draft that sample?"
+    require(kept.sum() > possible - CLOSE, f"{case}: the distribution is right; {figures}")
+
+    drafted = 1 - (1 - q) ** n_drafts  # the probability that a token is among the drafts
+    token = (kept - drafted).argmax()  # which exceeds it by most
+    how_often, at_most = in_words(kept[token], drafted[token])
+    question = f"a sample of q is that token with {at_most} only: is the draft that sample?"
     if n_drafts == 2:
         samples = "are the drafts two independent samples of q?"
-        but = f"but two samples of q contain it with {most} only: {samples}"
-    said = f"token {token} comes out as a draft with probability {share}, {but}"
-    require(kept[token] < drafted[token] + CLOSE, f"{case}: {said}")
+        question = f"two samples of q contain it with {at_most} only: {samples}"
+    comes = f"token {token} comes out as a draft with probability {how_often}"
+    require(kept[token] < drafted[token] + CLOSE, f"{case}: {comes}, but {question}")
 
 
 def check_one_token_3(answer: Callable) -> str:
+    """Raise WrongAnswer unless an answer chooses a token as check_token asks, for all PAIRS.
+    Returns how many drafts it keeps, in words.
+    """
     for p, q in PAIRS:
         check_token(answer, p, q, n_drafts=1)
     p, q = PAIRS[0]
-    case, _ = outcome_in_words(p, p, q)
+    case, _ = outcome_in_words(out=p, p=p, q=q)
     return f"for {case} it keeps {np.minimum(p, q).sum():.2f} of the drafts, and no rule more"
 
 
@@ -321,15 +347,14 @@ def check_two_drafts_8(answer: Callable) -> None:
 
 def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
     """Raise WrongAnswer unless a rule or loop is exact in all cases, draws no random numbers of its
-    own, and then, unless there is nothing to remark: it gains as many tokens as verify. Returns
-    what `prove` says of each.
+    own, and gains as many tokens as verify. Returns what `prove` says of each case.
     """
 
     @wraps(function)  # with its parameters
     def watched(*arguments, **given):
         result = function(*arguments, **given)
         if enumeration.current and enumeration.current.symbolic:
-            enumeration.current.stop(OWN)
+            enumeration.current.stop(OWN)  # raises Undecidable
         return result
 
     results = []
@@ -348,8 +373,8 @@ def referee(function: Callable, cases: Sequence[Case]) -> list[dict[str, Any]]:
 
 
 def check_rule(answer: Callable) -> list[dict[str, Any]]:
-    """Raise WrongAnswer unless a rule is exact, and leaves its arguments alone. Returns what
-    `prove` says of each case.
+    """Raise WrongAnswer unless a rule is exact, and leaves its arguments alone; it says so if the
+    rule is right but for the order of its two values. Returns what `prove` says of each case.
     """
 
     def stop(problem):
@@ -371,26 +396,33 @@ def check_rule(answer: Callable) -> list[dict[str, Any]]:
     try:
         return referee(rule, RULES)
     except WrongAnswer as wrong:
-        try:
-            referee(swapped, RULES)
-        except WrongAnswer:
-            raise wrong from None
+        problem = wrong
+    try:
+        referee(swapped, RULES)
+    except WrongAnswer:
+        raise problem from None
     raise WrongAnswer("it is right if its two values change places: how many comes first")
 
 
 def check_verify_4(answer: Callable) -> str:
+    """Raise WrongAnswer unless a rule is right, see check_rule. Returns how many drafts it keeps,
+    in words.
+    """
     found = max(check_rule(answer), key=more_by_block)
     case = f'{found["K"]} draft tokens in the case "{found["name"]}"'
     return f"of {case} it keeps {found['kept']:.2f} on average"
 
 
 def check_block_9(answer: Callable) -> str:
+    """Raise WrongAnswer unless a rule is right, see check_rule, and keeps as many drafts as block
+    verification. Returns how many it keeps, in words.
+    """
     results = check_rule(answer)
     for found in results:
-        kept, most = found["kept"], found["kept_at_most"]
-        gained, expected = in_words(kept, most)
-        problem = f"it gains {gained} tokens, expected {expected} ({found['name']})"
-        require(kept > most - TOLERANCE, f"the distribution is right, but {problem}")
+        kept, possible = found["kept"], found["kept_at_most"]  # tokens of a round, on average
+        shown_kept, shown_possible = in_words(kept, possible)
+        problem = f"it gains {shown_kept} tokens, expected {shown_possible} ({found['name']})"
+        require(kept > possible - TOLERANCE, f"the distribution is right, but {problem}")
     found = max(results, key=more_by_block)
     case = f'{found["K"]} draft tokens in the case "{found["name"]}"'
     figures = f"{found['kept']:.2f} on average, the token rule {found['kept_by_verify']:.2f}"
@@ -400,27 +432,32 @@ def check_block_9(answer: Callable) -> str:
 class Supervised:
     """A model of a loop, which stops the loop where it reads what its docstring rules out.
 
-    prompt: with which each text begins. most: how many ids a text may have. once: whether no text
-    may be read twice. drafting: of the target, the draft model: the last token that it drafted must
-    follow the text that is checked
+    role: "target" or "draft model", for messages
+    prompt: with which each text begins
+    once: whether no text may be read twice
+    longest: how many ids a text may have, of the target
+    draft_model: of the target, the Supervised that drafts: the target must read what it drafted
 
     text: what was read last, until the target reads. before_draft: the same when a token was last
-    sampled
+    sampled. seen: all texts that were read, each with its beginnings
     """
 
-    def __init__(self, model, role, prompt, most=None, once=False, drafting=None):
-        self.model, self.role, self.prompt = model, role, prompt
-        self.most, self.once, self.drafting = most, once, drafting
-        self.text, self.before_draft, self.read = [], [], set()
+    def __init__(self, model, role, prompt, once, longest=None, draft_model=None):
+        self.model, self.role, self.prompt, self.once = model, role, prompt, once
+        self.longest, self.draft_model = longest, draft_model
+        self.text, self.before_draft, self.seen = [], [], set()
 
     def __call__(self, new_ids, cache=None):
+        """Read new ids, as the model does, and return its rows. Stops the loop, by model.stop, if
+        there are none, if the text does not begin with the prompt, and by the other checks.
+        """
         if not len(new_ids):
             self.stop("nothing: expected the ids that its cache lacks. Were rejected ones cut off?")
         rows = self.model(new_ids, cache)
         self.text = list(new_ids if cache is None else cache.ids)
         if not agree(self.text, self.prompt):
             self.stop(f"{format_row(self.text)}: expected ids, its argument, at the beginning")
-        if self.drafting:
+        if self.draft_model:
             self.check_draft()
         if self.once:
             self.check_new(len(new_ids))
@@ -430,25 +467,27 @@ class Supervised:
         """Stop the loop if what was read last is not what the draft model drafted after, or is too
         long. Forget that it has drafted: it may draft nothing next time.
         """
-        text, other = self.text, self.drafting.before_draft
-        self.drafting.text = self.drafting.before_draft = []
+        text, other = self.text, self.draft_model.before_draft
+        self.draft_model.text, self.draft_model.before_draft = [], []
         if not agree(text, other):
             self.stop(f"{text}, and the draft model {other}: is there a hole, or a stale end?")
-        if len(text) > self.most:
-            too_long = f"{len(text)} ids, where the finished text has {self.most + 1}"
+        if len(text) > self.longest:
+            too_long = f"{len(text)} ids, where the finished text has {self.longest + 1}"
             room = "draft fewer, and leave room for the target's own token"
             self.stop(f"{text}, {too_long}: {room}")
 
     def check_new(self, n_new):
-        """Stop the loop if one of the last n_new ids was read before, after the same ids."""
+        """Stop the loop if one of the last n_new ids was read before, after the same ids. Adds them
+        to what was seen.
+        """
         n = len(self.text)
         beginnings = {tuple(self.text[:end]) for end in range(n - n_new + 1, n + 1)}
-        again = beginnings & self.read
+        again = beginnings & self.seen
         if again:
-            kept = "its cache keeps what is certain"
-            added = "each round adds a token of the target's own"
-            self.stop(f"{list(min(again))} again: expected that {kept}, and that {added}")
-        self.read |= beginnings
+            expected = "that its cache keeps what is certain"
+            expected += ", and that each round adds a token of the target's own"
+            self.stop(f"{list(min(again))} again: expected {expected}")
+        self.seen |= beginnings
 
     def stop(self, problem):
         self.model.stop(f"the {self.role} reads {problem}")
@@ -467,20 +506,20 @@ def check_loop(answer: Callable, once: bool = False) -> None:
     @wraps(answer)  # with its parameters
     def supervised(target, draft_model, ids, n_tokens, K, **given):
         prompt = [*ids]
-        most = len(ids) + n_tokens - 1
-        drafting = Supervised(draft_model, "draft model", prompt, once=once)
-        checking = Supervised(target, "target", prompt, most, once, drafting)
+        longest = len(ids) + n_tokens - 1  # nothing has to read the last token
+        own_draft = Supervised(draft_model, "draft model", prompt, once)
+        own_target = Supervised(target, "target", prompt, once, longest, draft_model=own_draft)
         sample = given.get("sample")
 
-        def sample_and_note(row):
-            drafting.before_draft = drafting.text
+        def sample_and_note(row):  # the draft model may have read this text to draft a token
+            own_draft.before_draft = own_draft.text
             return sample(row)
 
         if sample:
             given["sample"] = sample_and_note
         if given.get("end") is not None:
             given["end"] = np.int64(given["end"])  # equal to a token, but another object
-        text = answer(checking, drafting, ids, n_tokens, K, **given)
+        text = answer(own_target, own_draft, ids, n_tokens, K, **given)
         if ids != prompt:
             target.stop(f"it changes its argument ids, from {prompt} to {ids}")
         if text and len(text) > n_tokens and [*text[: len(prompt)]] == prompt:

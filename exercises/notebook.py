@@ -52,8 +52,8 @@ GUESSES = {"match": match, "replace_from_p": replace_from_p}
 
 
 def print_guess(guess, p, q):
-    """Print the distribution of a reader's guess, and how often the guess keeps the draft; then, if
-    these figures are others or there are none, those of the answer below the task.
+    """Print the distribution of a reader's guess, and how often the guess keeps the draft, or why
+    it cannot be judged. If that is not right, print the same of the answer below the task, too.
 
     guess: the reader's `match` or `replace_from_p`, (p, q, sample, accept) -> (token, is_draft)
     p, q: [n_vocab], of the target and the draft model
@@ -146,9 +146,9 @@ class UncachedModel:
         return self.read(ids, self.model.new_cache(), len(ids))
 
     def read(self, ids, cache, n_new):  # -> [n_new, n_vocab]
-        """Read the last n_new of the ids, and return the distribution after each. Adds the call to
-        passes, and n_new to n_read. cache: of self.model (from new_cache); it holds the ids before,
-        and then these, too
+        """The distributions after each of the last n_new of the ids, which are read. Adds the call
+        to passes, and n_new to n_read. cache: of self.model (from new_cache); it holds the ids
+        before these, none for a whole text, and afterwards these, too
         """
         self.passes += 1
         self.n_read += n_new
@@ -157,7 +157,7 @@ class UncachedModel:
 
 class CachedModel(UncachedModel):
     """A model in the form of cached_6: (new_ids, cache) -> [len(new_ids), n_vocab]. It appends
-    new_ids to cache.ids.
+    new_ids to cache.ids, and keeps the GPT-2's own cache as cache.of_model.
     """
 
     def __call__(self, new_ids, cache):
@@ -203,9 +203,10 @@ def first_token_distribution(p, q, mistake=None):
     rule = solutions.one_token_3
     if mistake:
         _, wrong_source = edited(rule, MISTAKES_SHOWN[mistake])
-        # vars: the names that it uses, such as residual_2
-        rule = FunctionType(compiled(rule, wrong_source), vars(solutions))
-    return kept_and_replaced(rule, p, q).sum(axis=0)
+        names = vars(solutions)  # that it uses, such as residual_2
+        rule = FunctionType(compiled(rule, wrong_source), names)
+    kept, replaced = kept_and_replaced(rule, p, q)
+    return kept + replaced
 
 
 def print_mistakes():
@@ -221,8 +222,10 @@ def print_mistakes():
 
 
 def print_mistake_distances(p, q):
-    """Print the distribution of the first token with each mistake of the notebook, and its total
-    variation distance from p. p, q: [n_vocab], of the target and of the draft model
+    """Print p, q and how often a draft is rejected; then, without a mistake and with each of the
+    notebook's, the distribution of the first token and its total variation distance from p.
+
+    p, q: [n_vocab], of the target and of the draft model
     """
     rejected = np.maximum(p - q, 0).sum()
     print(f"p = {format_row(p)}, q = {format_row(q)}, rejected {rejected:.2f}")
@@ -236,9 +239,10 @@ def print_mistake_distances(p, q):
 
 
 def texts_to_write(first: int, n_times: int) -> list[tuple[int, list[int]]]:
-    """(seed, token ids of an opening) of each text: n_times after every second of twelve openings.
+    """(seed, token ids of an opening) of each text to write: six openings, n_times each. The seeds
+    are 0, 1, 2, ...
 
-    first: 0 or 1, the opening to begin with
+    first: 0 or 1, to take the openings 0, 2, ... 10 or 1, 3, ... 11 of the stories
     """
     _, _, encoder = load_pair(*PAIR)
     openings = [encoder.encode(opening) for opening in read_prompts(STORIES)[first:12:2]]
@@ -260,7 +264,9 @@ def rounds_of(decoder: str, K: int, seed: int, ids: list[int]):
 
 
 def measure_acceptance() -> float:
-    """Decode 24 texts speculatively. Prints the acceptance rate, and returns it."""
+    """Decode 24 texts speculatively, four of each opening. Prints the acceptance rate, and returns
+    it.
+    """
     accepted = examined = 0
     for seed, ids in texts_to_write(first=0, n_times=4):
         for this_round in rounds_of("speculative", K_MEASURED, seed, ids):
@@ -280,11 +286,12 @@ def measure_costs(Ks, turns: int = 12) -> dict[int, tuple[float, float]]:
     drafting: dict[int, list[float]] = {K: [] for K in Ks}  # seconds for each token
     verifying: dict[int, list[float]] = {K: [] for K in Ks}
     single: list[float] = []
+    n_tokens = 12
     for _ in range(turns):
         passes: list[float] = []  # Clocked appends the seconds of each
-        # to the text's end
-        list(autoregressive(Clocked(target, "read", passes), ids, 12, TO_PROBS, Rng(0)))
-        single += passes[-12:]  # the first one is the prefill
+        clocked = Clocked(target, "read", passes)
+        list(autoregressive(clocked, ids, n_tokens, TO_PROBS, Rng(0)))  # runs to the text's end
+        single += passes[-n_tokens:]  # without the prefill
         for K in Ks:
             drafts, passes = seconds_of_two_rounds(target, draft_model, ids, K)
             drafting[K] += [seconds / K for seconds in drafts]
@@ -312,7 +319,7 @@ def seconds_of_two_rounds(target, draft_model, ids, K) -> tuple[list[float], lis
     n_tokens = 3 * (K + 1)  # room for full drafts
     rounds = speculative(model, drafter, ids, n_tokens, K, TO_PROBS, rng)
     list(islice(rounds, 3))  # runs the prefill and two rounds, and fills drafts and passes
-    return drafts, passes[-2:]
+    return drafts, passes[-2:]  # without the prefill, for which nothing was drafted
 
 
 def draw_verify_costs(costs: dict[int, tuple[float, float]]):
@@ -347,12 +354,12 @@ def run_race(K: int, predicted: float):
         for decoder in DECODERS:
             seconds: list[float] = []
             rounds = timed(rounds_of(decoder, K, seed, ids), seconds)
-            n_tokens = [len(this_round.tokens) for this_round in rounds]
-            runs[decoder].append((n_tokens[1:], seconds[1:]))  # without the prefill
+            lengths = [len(this_round.tokens) for this_round in rounds]
+            runs[decoder].append((lengths[1:], seconds[1:]))  # without the prefill
     ms = {}  # {decoder: [n_texts]}
     for decoder in DECODERS:
         ms[decoder] = 1000 * np.array([sum(seconds) for _, seconds in runs[decoder]])
-        passes = np.mean([len(n_tokens) for n_tokens, _ in runs[decoder]])
+        passes = np.mean([len(lengths) for lengths, _ in runs[decoder]])  # one a round
         mean = ms[decoder].mean()
         print(f"{decoder:<15}{passes:5.1f} passes of the target, {mean:4.0f} ms a text")
     baseline, speculated = ms["autoregressive"], ms["speculative"]

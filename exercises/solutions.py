@@ -140,6 +140,6 @@ def block_9(draft, p, q, sample, accept):  # [k], [k + 1, n_vocab], [k, n_vocab]
         S = lacking.sum()
         # Sun et al. 2024; sampling.verify_block proves that this coin accepts t or more with w[t].
         if w[t] == 1 or accept(S / (S + 1 - w[t])):
-            # Here S is 0 only if w[t] = 1 and p = q. Then w[t + 1] is 1, too, but for rounding: the
-            # loop has ended before.
+            # S is 0 only if w[t] = 1 and p = q. Then w[t + 1] is 1, too, and the loop has ended
+            # there, unless rounding has left it below 1.
             return t, sample(lacking / S if S > 0 else p[t])
