@@ -15,6 +15,7 @@ RENAMED = {  # {flag of another program: what it is called here}
     "num_speculative_tokens": "--K",
 }
 KINDS = {int: "a whole number", float: "a number", bool: "no value"}
+MOST_DIGITS = 4300  # of a whole number in a text: Python reads no longer ones
 ELSEWHERE = {  # {flag that `generate` had: the command that does this}
     "out": "python main.py batch FILE --out NAME",
     "batch_size": "python main.py batch FILE --batch_size N",
@@ -65,6 +66,8 @@ def wrong_value(name: str, text: str, kinds: list) -> ValueError:
     that its annotation allows, as cli.command.kinds_of returns them
     """
     expected = " or ".join(KINDS.get(kind, kind) for kind in kinds)
+    if len(text) > MOST_DIGITS:
+        expected += f" of at most {MOST_DIGITS:,} digits"
     shown = text if len(text) < 50 else f"{text[:40]}..."
     return ValueError(f"--{name} {shown!r}: expected {expected}")
 

@@ -119,8 +119,7 @@ def read_stop(flag: str) -> str:
     >>> read_stop(r"\n"), read_stop(r"\\n")
     ('\n', '\\n')
     """
-    between_backslashes = flag.split("\\\\")  # of which each is two in the flag
-    return "\\".join(piece.replace("\\n", "\n") for piece in between_backslashes)
+    return "\\".join(piece.replace("\\n", "\n") for piece in flag.split("\\\\"))  # cut at each \\
 
 
 def make_drafter(draft_model: Any, target: Model, to_probs: SamplingParams, rng: Any) -> Any:
@@ -158,7 +157,8 @@ def encode_prompt(text: str, encoder: Encoder, target: Model) -> list[int]:
     """
     n_ctx = target.config.n_ctx
     if len(text) > n_ctx * encoder.longest:  # even of the longest tokens: it may take minutes
-        raise ValueError(f"the prompt has {len(text)} characters: expected less than {n_ctx} tokens")
+        size = f"{len(text)} characters"
+        raise ValueError(f"the prompt has {size}: expected less than {n_ctx} tokens")
     ids = encode_any(text, encoder)
     if len(ids) >= n_ctx:
         raise ValueError(f"the prompt has {len(ids)} tokens: expected less than {n_ctx}")
@@ -209,8 +209,7 @@ def begin(
         rng = rng or SharedNoise(seed, len(ids))
         rule = rule or verify_shared_noise
     else:
-        rng = rng or Rng(seed)
-        rule = rule or RULES[verification]
+        rng, rule = rng or Rng(seed), rule or RULES[verification]
     is_done = stop_condition(encoder, stop) if encoder else never
     if decoder == "autoregressive":
         return autoregressive(target, ids, n_tokens, to_probs, rng, is_done)

@@ -60,8 +60,8 @@ def parse(body: bytes, settings: dict[str, Any]) -> dict[str, Any]:
     """
     try:
         request = json.loads(body)
-    except (ValueError, RecursionError):
-        raise ValueError("the body: expected JSON") from None
+    except (ValueError, RecursionError):  # also of a number with more than 4,300 digits
+        raise ValueError("the body: expected JSON, with numbers of a few digits") from None
     if not isinstance(request, dict):
         raise ValueError("the body: expected an object")
     prompt = request.get("prompt")
@@ -148,8 +148,9 @@ def times_of(turn: dict[str, Any]) -> list[float]:
 
 
 def speedup_of(turn: dict[str, Any]) -> float:
-    """How many times as fast as the large model alone the speculative decoder was in a turn, as
-    take_turn returned it: seconds over seconds, as both texts are equally long.
+    """The seconds of the large model alone over those of the speculative decoder, in a turn as
+    take_turn returned it: the speedup, if both texts are equally long; else it only tells which of
+    several turns at the same two texts was faster.
     """
     alone, drafting, rest = times_of(turn)
     return alone / (drafting + rest)
