@@ -17,7 +17,7 @@ from time import time
 from types import ModuleType
 from typing import Any, TextIO
 
-from . import prove as referee
+from . import prove
 from .cases import filtered
 from .enumerate import LeftOut, Undecidable, describe_error
 from .program import find, load
@@ -26,9 +26,9 @@ from .program import find, load
 def main(program: str, settings: str, began: str) -> None:
     """Judge FILE.py[:NAME] or an adapter of docs/referee, a file judge_*.py, and write lines of
     JSON to stdout: {"name", "where", "cases"} before each case, at the end {"results": those of
-    `prove`}, or {"error": the message of a ValueError or OSError}. Then this process ends, with
-    exit code 0, or by another error. Its stdin, stdout, sys.stderr, prove.say and
-    threading.excepthook are replaced, and stay so.
+    `prove`}, or {"error": the message of a ValueError or OSError}; after KeyboardInterrupt neither.
+    Then this process ends, with exit code 0, or by another error. Its stdin, stdout, sys.stderr,
+    prove.say and threading.excepthook are replaced, and stay so.
 
     settings: JSON, {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}
     began: time.time() when it was started: until FILE.py is imported, its time runs, too
@@ -38,12 +38,12 @@ def main(program: str, settings: str, began: str) -> None:
     def write(**line: Any) -> None:
         print(dumps(line), file=lines, flush=True)
 
-    referee.say = lambda name, where, entries: write(name=name, where=where, cases=entries)
-    errors = os.dup(2)  # stderr, whatever the file does to it
+    prove.say = lambda name, where, entries: write(name=name, where=where, cases=entries)
+    copy_of_stderr = os.dup(2)
     try:
         sys.stderr = stream_to(2)
-        judge = judge_of(program, loads(settings), float(began))
-        sys.stderr = stream_to(errors)  # anew, as the file may have closed it
+        judge = judge_of(program, loads(settings), float(began))  # runs the file, as an import does
+        sys.stderr = stream_to(copy_of_stderr)  # the file may have closed sys.stderr, or 2
         write(results=judge())
     except OSError as error:
         write(error=f"{error.filename}: {error.strerror}")
@@ -109,21 +109,24 @@ def judge_of(program: str, settings: dict[str, Any], began: float) -> Callable:
     program: FILE.py or FILE.py:NAME, one function, with one result; or an adapter to a known
         program, a file judge_*.py, whose function referee() gives the results
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, as the flags of these
-        names. An adapter gets the timeout only, for each call of `prove`: prove.TIMEOUT becomes it
-    began: a time of time.time(); what has passed since is taken from the timeout of FILE.py
+        names. An adapter gets the timeout only, for each call of `prove`: prove.TIMEOUT, a global
+        of this package, is set to it
+    began: a time of time.time(). FILE.py may take the timeout from then on, with its import; for an
+        adapter it is not used
     Raises OSError without such a file; ValueError if it cannot be imported, if it has no such
     function, and for temperature, top_k or top_p out of bounds.
     """
     timeout, batch, seed = settings["timeout"], settings["batch"], settings["seed"]
     if Path(program).stem.startswith("judge_"):
-        referee.TIMEOUT = timeout  # adapters call prove without one
+        prove.TIMEOUT = timeout  # adapters call prove without one
         return partial(fitting, load(Path(program)))
     function, name = find(program)
     to_probs = filtered(settings["temperature"], settings["top_k"], settings["top_p"])
-    left = timeout - (time() - began)
+    after_import = timeout - (time() - began)  # seconds that are left
 
     def judge() -> list[dict[str, Any]]:
-        return [referee.prove(function, None, name, to_probs, batch=batch, timeout=left, seed=seed)]
+        options: dict[str, Any] = dict(batch=batch, timeout=after_import, seed=seed)
+        return [prove.prove(function, name=name, to_probs=to_probs, **options)]
 
     return judge
 

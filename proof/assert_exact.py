@@ -38,13 +38,13 @@ def assert_exact(
     measured: whether "not told apart in real runs" is enough, where not every branch can be taken,
         because it hides its random numbers or is compiled. Then it warns with the distance that
         would have shown. Without it that fails: a test that says exact should mean it
-    timeout: seconds, after which it fails, unless the function catches every exception in a loop,
-        or waits in a thread of its own
+    timeout: seconds, after which it fails. A function that catches every exception in a loop, or
+        waits in a thread of its own, is not stopped
     seed: of the drafts in real runs; None for another each time
     """
     if to_probs is None:
         to_probs = filtered(temperature, top_k, top_p)
-    result = prove(function, cases, None, to_probs, batch=batch, timeout=timeout, seed=seed)
+    result = prove(function, cases, to_probs=to_probs, batch=batch, timeout=timeout, seed=seed)
     verdict, words = result["verdict"], describe(result)
     if verdict == "not told apart" and measured:
         warnings.warn(words, stacklevel=2)

@@ -14,47 +14,50 @@ from collections import Counter, defaultdict
 Text = tuple[int, ...]
 
 STRENGTHS = (10.0, 100.0, 1_000.0, 10_000.0, 100_000.0)
-POWER = 1.645  # standard errors: 19 of 20 samplers lie above
+Z_19_OF_20 = 1.645  # 19 of 20 values of a normal variable lie above its mean - 1.645 deviations
 
 
-class Beginnings:
-    """Bettors on the first tokens of texts, so many of each.
+class Bettors:
+    """Bettors on the first `length` tokens of each text, the text's beginning: one bettor for each
+    of STRENGTHS.
 
     law: {beginning: its right probability}
-    seen: {beginning: its count}; n_others: how many of these texts begin as no text of the law
-    logs: of each bettor, with the strength STRENGTHS[i], ln of its capital
+    seen: {beginning: how many texts had it}
+    n_outside: how many texts had a beginning that is not in the law
+    log_capitals: ln of the capital of each bettor, in the order of STRENGTHS; 0 at first
     """
 
     def __init__(self, right: dict[Text, float], length: int):
-        """Of each text of `right`, {text: probability}, the first `length` tokens count; no text
-        is seen yet.
-        """
+        """right: {text: probability}, the law of whole texts. No text is seen yet."""
         self.length = length
         self.law = beginnings(right, length)
         self.seen: Counter[Text] = Counter()
-        self.n_others = 0
-        self.logs = [0.0] * len(STRENGTHS)
+        self.n_outside = 0
+        self.log_capitals = [0.0] * len(STRENGTHS)
 
     def add(self, text: Text, n_before: int, rounding: float) -> None:
-        """Pay each bettor for one more text, after n_before of them, and count it: logs, seen and
-        n_others change.
+        """Pay each bettor for one more text, after n_before of them, and count it: log_capitals,
+        seen and n_outside change. Its capital is multiplied by the probability that it predicted,
+        and divided by the largest one that is right; by 0 if the text should never come: then the
+        capital is infinite.
 
-        rounding: the true probability of a beginning may be larger than in the law by this share,
-            and that of all others together is at most `rounding`
+        rounding: the right probability of a beginning may be larger than in the law by this share,
+            and that of all beginnings outside the law together is at most `rounding`
         """
         beginning = text[: self.length]
         share = self.law.get(beginning, 0.0)
         if share > 0:
             count = self.seen[beginning]
-            at_most = share * (1 + rounding)  # the true probability
-        else:  # all beginnings that are not in the law count as one
-            share = at_most = rounding
-            count = self.n_others
-            self.n_others += 1
+            right_at_most = share * (1 + rounding)
+        else:  # all beginnings outside the law count as one
+            share = right_at_most = rounding
+            count = self.n_outside
+            self.n_outside += 1
         sum_of_shares = 1 + rounding
         for i, a in enumerate(STRENGTHS):
             predicted = (count + a * share) / (n_before + a * sum_of_shares)
-            self.logs[i] += math.log(predicted / at_most) if at_most > 0 else math.inf
+            gain = math.log(predicted / right_at_most) if right_at_most > 0 else math.inf
+            self.log_capitals[i] += gain
         self.seen[beginning] += 1
 
 
@@ -83,6 +86,7 @@ class Bet:
     """
 
     def __init__(self, right: dict[Text, float], alpha: float = 1e-6, rounding: float = 0.0):
+        """Start without a text. The class says what the arguments are, and what is refused."""
         total = sum(right.values())  # of no texts it is 0
         if abs(total - 1) > 1e-6 or min(right.values()) < 0:
             problem = f"a law that sums to {total:.6g}"
@@ -92,15 +96,16 @@ class Bet:
         self.counts: Counter[Text] = Counter()  # of whole texts, also of those not in the law
         self.most = 0.0  # log_odds at their highest
         longest = max(len(text) for text in right)
-        self.cut = [Beginnings(right, length) for length in range(1, longest + 1)]
+        self.bettors_by_length = [Bettors(right, length) for length in range(1, longest + 1)]
 
     def add(self, text: Text) -> None:
         """Count one more text that the sampler has written. Every bettor is paid for it, by what it
-        predicted before, and then learns from it: runs, counts, log_odds and `most` change. A text
-        that is not in the law counts, too: with rounding 0 it makes log_odds infinite. The caller
-        has cut it to the length of the longest text of the law; further tokens are not looked at.
+        predicted before, and then learns from it: runs, counts, `most` and the property log_odds
+        change. A text outside the law counts, too: with rounding 0 it makes log_odds infinite. The
+        caller has cut it to the length of the longest text of the law; further tokens are not
+        looked at.
         """
-        for bettors in self.cut:
+        for bettors in self.bettors_by_length:
             bettors.add(text, self.runs, self.rounding)
         self.counts[text] += 1
         self.runs += 1
@@ -111,9 +116,7 @@ class Bet:
         """The natural logarithm of the evidence E, the mean of what all bettors have; infinite if
         one text has settled it.
         """
-        logs: list[float] = []
-        for bettors in self.cut:
-            logs += bettors.logs
+        logs = [log for bettors in self.bettors_by_length for log in bettors.log_capitals]
         top = max(logs)
         if math.isinf(top):
             return top
@@ -128,18 +131,20 @@ class Bet:
     def worst(self) -> tuple[Text, float, float]:
         """The beginning of a text that speaks most against the sampler: (its tokens, its frequency,
         its right probability). Of those that come too often it is the one with the largest
-        divergence of the frequency from the right probability. Of several that should never come it
-        is the most frequent, and of equals the shortest. Without a run it is ((), 1.0, 1.0).
+        divergence of the frequency from the right probability; of several that should never come,
+        or if none comes too often, the most frequent; of equals the shortest. Without a run it is
+        ((), 1.0, 1.0).
         """
-        seen: list[tuple[Text, float, float]] = []  # the shortest first
-        for bettors in self.cut:
+        seen: list[tuple[Text, float, float]] = []  # beginnings of 1 token first, then of 2, ...
+        for bettors in self.bettors_by_length:
             for beginning, count in bettors.seen.items():
                 right = bettors.law.get(beginning, 0.0)
                 seen.append((beginning, count / self.runs, right))
 
         def rank(of_one: tuple[Text, float, float]) -> tuple[float, float]:
             _, share, right = of_one
-            return (divergence(share, right) if share > right else 0.0), share
+            excess = divergence(share, right) if share > right else 0.0
+            return excess, share
 
         return max(seen, key=rank, default=((), 1.0, 1.0))  # of equals the first
 
@@ -162,12 +167,12 @@ class Bet:
         if n == 0:
             return 1.0
         d = sum(share > 0 for share in self.right.values()) - 1
-        n_bettors = len(STRENGTHS) * len(self.cut)
+        n_bettors = len(STRENGTHS) * len(self.bettors_by_length)
         price = -math.log(self.alpha) + math.log(n_bettors) + n * math.log1p(self.rounding)
-        # the G / 2 of each bettor that pays the price
-        needed = min((price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS)
-        n_times_kl = shift_to_reach(needed, d)
-        return min(1.0, math.sqrt(n_times_kl / (2 * n)))
+        # of each bettor the G / 2 with which ln E is the price
+        half_g = [(price + d / 2 * math.log1p(n / a)) * (n + a) / n for a in STRENGTHS]
+        n_times_kl = shift_to_reach(min(half_g), d)  # the best bettor reaches it 19 times of 20
+        return min(1.0, math.sqrt(n_times_kl / (2 * n)))  # Pinsker: n KL is 2 n distance^2
 
 
 def beginnings(texts: dict[Text, float], length: int) -> dict[Text, float]:
@@ -186,8 +191,9 @@ def shift_to_reach(needed: float, d: int) -> float:
     chi-squared variable with d degrees of freedom, shifted by 2 S: nearly a normal one, G / 2 has
     the mean d / 2 + S and the variance d / 2 + 2 S.
     """
-    # mean - POWER deviation = needed, a quadratic equation: mean is (d / 2 + deviation^2) / 2
-    deviation = POWER + math.sqrt(POWER**2 + max(0.0, 2 * needed - d / 2))
+    # 19 of 20 lie above mean - Z deviation. As the mean is (d / 2 + deviation^2) / 2, that is
+    # `needed` where deviation^2 - 2 Z deviation + d / 2 - 2 needed = 0
+    deviation = Z_19_OF_20 + math.sqrt(Z_19_OF_20**2 + max(0.0, 2 * needed - d / 2))
     return max(0.0, deviation**2 - d / 2) / 2
 
 
