@@ -86,19 +86,19 @@ class Case:
         are changed by 1e-3 at most, so that none lies exactly on the cut of a top-k or top-p.
         """
         target, draft_model = uneven(self.target), uneven(self.draft_model)
-        rows = tuple(row.uneven() for row in self.rows)
-        return replace(self, target=target, draft_model=draft_model, rows=rows)
+        cases = tuple(case.uneven() for case in self.rows)
+        return replace(self, target=target, draft_model=draft_model, rows=cases)
 
     def q_beside(self, text: Text, elders: list[int]) -> np.ndarray:  # -> [n_vocab]
         """The distribution from which a tree drafts one more token after a text, where it has
-        drafted the tokens `elders` already: that of the draft model; if not `replaced`, without the
-        elders, and if to_probs leaves no others, as it was before that; if greedy, one-hot, all
-        mass on the likeliest token.
+        drafted the tokens `elders` already: self.q(text); if not `replaced`, without the elders; if
+        greedy, then all mass is on the likeliest token. Where to_probs leaves no token but elders,
+        the draft model's raw row is taken, which must have another one.
         """
         q = np.array(self.q(text))
         if not self.replaced:
             q[elders] = 0
-            if not q.any():
+            if not q.any():  # only elders passed to_probs
                 q = np.array(self.draft_model(text))
                 q[elders] = 0
             q /= q.sum()
@@ -114,26 +114,27 @@ class Case:
         """
         if not self.seen:
             return [complete({(): 1.0}, self.p, self.n_tokens, self.end)]
-        places_of, classes = self.seen
+        places_of_views, class_of_tokens = self.seen
         laws = []
-        for places in places_of:
-            masses = []  # of each place, [n_classes]
+        for places in places_of_views:
+            class_masses = []  # of each place, [n_classes]
             for place in places:
-                row = self.p((0,) * place)  # of any text of that length: the tokens do not matter
-                masses.append(np.bincount(classes, row / row.sum()))
-            # rows(*masses) is a model of the classes: masses[n] after n of the places
-            laws.append(complete({(): 1.0}, rows(*masses), len(places)))
+                any_text = (0,) * place  # rows depend on the length only: places are independent
+                row = self.p(any_text)
+                class_masses.append(np.bincount(class_of_tokens, row / row.sum()))
+            class_model = rows(*class_masses)  # class_masses[n] after n classes
+            laws.append(complete({(): 1.0}, class_model, len(places)))
         return laws
 
     def views(self, text: Text) -> list[Text]:
-        """What counts of a text of n_tokens or more: a list with a key for each of the dicts that
-        `laws` returns. Without `seen`, that is its first n_tokens; with it, for each of its views,
-        the classes of the tokens at the places of the view.
+        """What counts of a text of n_tokens or more: a list of keys, one for each dict of `laws`.
+        Without `seen` there is one, the first n_tokens tokens; with `seen` there is one for each
+        view, the classes of the tokens at the places of the view.
         """
         if not self.seen:
             return [text[: self.n_tokens]]
-        places_of, classes = self.seen
-        return [tuple(classes[text[place]] for place in places) for places in places_of]
+        places_of_views, class_of_tokens = self.seen
+        return [tuple(class_of_tokens[text[place]] for place in view) for view in places_of_views]
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2  # the parts of its multiples behind the point lie far apart
@@ -197,21 +198,23 @@ def sloping(n: int) -> np.ndarray:  # -> [n]
 
 def cut_cases(case: Case, to_probs: ToProbs) -> list[Case]:
     """Copies of a case with K = 1, with other models, whose rows p and q are so long that to_probs,
-    such as top-k or top-p, makes some of their tokens impossible. In one they have the fewest
-    tokens for which it does; in the other the fewest for which it also leaves no more of a row with
-    eight tokens more. So of top_p = 0.9, which cuts short rows already, and top_k = 50 each is
-    seen. Returns both, or one if they are the same, or [] if rows of 65 tokens are not cut.
+    such as top-k or top-p, makes some of their tokens impossible. One copy has the shortest rows
+    that are cut. Another has the shortest of which as many tokens are left as of rows with eight
+    more: there a top-k cuts. Of top_p = 0.9 and top_k = 50 together, 7 tokens show the first, and
+    51 the second. Returns both, or one if they are equally long, or [] if rows of 65 tokens are not
+    cut.
     """
     # of rows of up to 65 tokens, and of those with 8 more
     n_left = {n: np.count_nonzero(to_probs(sloping(n))) for n in range(2, 65 + 8 + 1)}
     cut = [n for n in range(2, 65 + 1) if n_left[n] < n]
-    no_more_left = [n for n in cut if n_left[n] == n_left[n + 8]]
-    fewest = {min(some) for some in (cut, no_more_left) if some}
+    cut_by_number = [n for n in cut if n_left[n] == n_left[n + 8]]
+    shortest = {min(lengths) for lengths in (cut, cut_by_number) if lengths}
     cases = []
-    for n in sorted(fewest):
-        # tokens 0 and 1 replace a draft: of more, a race takes too many branches
+    for n in sorted(shortest):
         p, q = 0.4 * sloping(n + 2), sloping(n + 2)[::-1]
-        p[:2] += [0.4, 0.2]  # to the sum 1
+        # p is larger than q at tokens 0 and 1: only these replace a draft, as with more of them a
+        # race would take too many branches
+        p[:2] += [0.4, 0.2]
         then = np.eye(n + 2)[0]  # certain of token 0
         target, draft_model = rows(p, then), rows(q, then)
         cases.append(replace(case, name=f"{n + 2} tokens", target=target, draft_model=draft_model))
@@ -258,13 +261,19 @@ def at_times_certain(text: Text) -> np.ndarray:
     return counting(0, 2)(text) if len(text) in (1, 3) else random_model(6, 2)(text)
 
 
-def until(n: int, share: float) -> Model:
-    """A model of three tokens, with the probability `share` of token 0 as long as there are only
-    those, less than n of them; then it is certain of it.
+def unsure_at_first(n: int, share: float) -> Model:
+    """A model of three tokens. After fewer than n tokens, if all of them are 0, token 0 has the
+    probability `share`, and 1 and 2 have the rest evenly. After every other text it is certain of
+    token 0.
     """
-    certain, rest = np.eye(3)[0], (1 - share) / 2
-    # any: whether there is a token other than 0
-    return lambda text: certain if any(text) or len(text) >= n else np.array([share, rest, rest])
+    rest = (1 - share) / 2
+    unsure, certain = np.array([share, rest, rest]), np.eye(3)[0]
+
+    def row_after(text: Text) -> np.ndarray:
+        all_zeros = not any(text)
+        return unsure if all_zeros and len(text) < n else certain
+
+    return row_after
 
 
 # ---------------------------------------------------------------- the cases
@@ -457,7 +466,10 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
         *(row_case(rows(p, BONUS_OF_1), rows(q)) for p, q in ((P, Q), (P2, Q1), (P, Q2))),
     ),
     # whoever takes coins or noise with a wrong stride takes some of another row's
-    batch_case("three rows", *(row_case(until(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7))),
+    batch_case(
+        "three rows",
+        *(row_case(unsure_at_first(3, x), rows([1, 0, 0]), 2) for x in (0.5, 0.6, 0.7)),
+    ),
     batch_case(
         "six rows",  # of few branches each, but the fourth
         *(row_case(rows([x, 1 - x, 0], BONUS_OF_1), rows([1, 0, 0])) for x in (0.3, 0.5, 0.7)),
@@ -467,7 +479,8 @@ BATCH_CASES = [  # besides RULE_CASES, in batches of one
     # of a rule that tosses all its coins at once, the most branches: it comes last
     batch_case(
         "three rows, K = 8",
-        *(row_case(until(n, x), rows([1, 0, 0]), 8) for n, x in ((9, 0.8), (1, 0.5), (1, 0.6))),
+        row_case(unsure_at_first(9, 0.8), rows([1, 0, 0]), 8),
+        *(row_case(unsure_at_first(1, x), rows([1, 0, 0]), 8) for x in (0.5, 0.6)),
     ),
 ]
 
@@ -536,7 +549,8 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
 
 def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> float:
     """How many drafted tokens the token rule keeps in a text of a case, or if `block` block
-    verification, on average. text, n_rounds: a beginning of it, which took so many rounds; then
+    verification, on average; a token `end` does not count. Of a batch it is the sum over its rows.
+    text, n_rounds: a beginning of the text, which took so many rounds, for a case without `rows`;
     only the tokens that are kept after it count.
 
     In one round no rule keeps more than block verification, if it keeps a prefix of the drafted
@@ -552,7 +566,8 @@ def drafts_kept(case: Case, block: bool, text: Text = (), n_rounds: int = 0) -> 
         if case.end in tokens:
             tokens = tokens[: tokens.index(case.end) + 1]
         later = drafts_kept(case, block, text + tokens, n_rounds + 1)
-        kept += probability * (len(tokens) - 1 + later)
+        kept_here = len(tokens) - 1  # the last is the target's own, or `end`
+        kept += probability * (kept_here + later)
     return kept
 
 
