@@ -44,7 +44,8 @@ def prove(
     seed: int | Literal["random"] = "random",
 ) -> None:
     """Judge whether a speculative sampler keeps the target's distribution, by taking every branch
-    of its random choices in small cases. Its distance is not estimated.
+    of its random choices in small cases. There the distance of its texts is computed, not
+    estimated.
 
         python main.py prove mine.py                 its only rule or loop, or verify or speculative
         python main.py prove mine.py:my_sampler      any function of a file, or Class.method
@@ -54,19 +55,23 @@ def prove(
     A rule is a function (draft, p, q): K drafted tokens, p [K + 1, n_vocab], q [K, n_vocab]. It
     returns (how many are accepted, the next token), or a list of the round's tokens. With --batch
     it gets several drafts [batch, K], p and q likewise, and returns rows of tokens padded with -1,
-    or (rows, how many count in each). A rule for trees is a function (tokens, parents, p, q): p[0]
-    follows the text and p[i + 1] node i, q[i] is what node i was sampled from, after any filter; it
-    returns (the accepted nodes, the next token), or tokens. A loop is a function (target,
-    draft_model, ids, n_tokens, K) that returns the new tokens; a model is called with ids, or with
-    new ids and a cache that has a list `ids`, and returns a row of probabilities, not logits, for
-    each of them. All may have parameters sample, accept and rng; a loop also end, a token or None:
-    it ends the text, as its last token. Without sample, accept and rng they may draw from
-    numpy.random, random and torch. What cannot be followed is run many times with real random
-    numbers.
+    or (rows, how many count in each).
+
+    A rule for trees is a function (tokens, parents, p, q): p[0] follows the text and p[i + 1] node
+    i, q[i] is what node i was sampled from, after any filter; it returns (the accepted nodes, the
+    next token), or tokens.
+
+    A loop is a function (target, draft_model, ids, n_tokens, K) that returns the new tokens; a
+    model is called with ids, or with new ids and a cache that has a list `ids`, and returns a row
+    of probabilities, not logits, for each of them.
+
+    All may have parameters sample, accept and rng; a loop also end, a token or None: it ends the
+    text, as its last token. Without sample, accept and rng they may draw from numpy.random, random
+    and torch. What cannot be followed is run many times with real random numbers.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 4 if real runs do not tell
-    it from an exact one, 2 for bad input. Answers take --json only, and --timeout is the only other
-    flag that is not for a FILE.py alone.
+    it from an exact one, 2 for bad input. A FILE.py takes all flags, a known program --json and
+    --timeout, answers --json.
 
     Flags:
         json: print one JSON object and nothing else, or a list of several
@@ -148,7 +153,7 @@ def judged(program: str, settings: dict[str, Any]) -> list[dict[str, Any]]:
     settings: {"batch", "timeout", "seed", "temperature", "top_k", "top_p"}, all of them
     """
     began = monotonic()
-    last, is_late = last_words(program, settings)
+    last, is_late = last_words(program, settings)  # last: an error, results, or a case's beginning
     if "error" in last:
         raise ValueError(last["error"])
     if "results" in last:
@@ -164,12 +169,13 @@ def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], 
     has "results" or "error" if it came to its end, else "name", "where" it was, and "cases", the
     entries of those before; if it has written nothing, no cases and "before the first case".
 
-    settings: "timeout", in seconds, is its time, and a few more; an adapter, a file judge_*.py, has
-        it again after each line that it writes
+    settings: its time is "timeout" and a few seconds more; for an adapter, a file judge_*.py, that
+        time begins again with each line that it writes
     """
     is_adapter = Path(program).stem.startswith("judge_")
     last: dict[str, Any] = dict(name=program, where="before the first case", cases=[])
     words = words_of_process(program, settings)
+    # nobody writes to stdin: it closes when this process ends, and then the child ends itself
     with Popen(words, stdin=PIPE, stdout=PIPE, text=True) as child:
         assert child.stdout  # a pipe
         try:

@@ -109,9 +109,10 @@ class Branch:
         raise self.problem
 
     def choose(self, weights: Iterable[float], label: str) -> int:
-        """Choose an index of weights, whose probabilities are in proportion to them: what the
-        script has here, or else the first that is possible. The choice is added to self.choices,
-        and its probability multiplied into self.probability. Raises Undecidable for weights that
+        """Choose an index of weights, whose probabilities are in proportion to them: that of the
+        script, the choices of an earlier run that this one repeats, or after its end the first that
+        is possible. The choice is added to self.choices, and its probability multiplied into
+        self.probability. Raises Undecidable for weights that
         are no probabilities, after 10,000 choices, and if the script has other weights here;
         LeftOut after 20 choices, once self.probability is less than 1e-12.
 
@@ -125,13 +126,13 @@ class Branch:
         if n_made >= MANY_CHOICES and self.probability < LEFT_OUT:
             raise LeftOut
         normalised = tuple([weight / total for weight in numbers])
-        if n_made < len(self.script):  # the runs before came here, too, and had the same choice
+        if n_made < len(self.script):
             choice = self.script[n_made]
-            if choice.weights != normalised:
+            if choice.weights != normalised:  # after equal choices the earlier run had others
                 raise self.stop(STATE)
         else:
             options = [i for i, weight in enumerate(normalised) if weight > NEVER]
-            choice = Choice(label, normalised, options, 0)
+            choice = Choice(label, normalised, options, position=0)
         self.choices.append(choice)
         self.probability *= normalised[choice.index]
         return choice.index
@@ -222,18 +223,18 @@ def take(
     outcome = None
     try:
         outcome = in_time(run, branch, deadline)
-    except LeftOut:  # this and Undecidable are BaseExceptions, so they come before that
+    except LeftOut:
         pass  # the outcome stays None
     except KeyboardInterrupt:
         raise
-    except Undecidable as problem:
+    except Undecidable as problem:  # OutOfTime, too
         branch.problem = problem
     except BaseException as error:
         if branch.probability > RARE and not branch.problem:
             branch.problem = raised(error, branch)
     finally:
         current = outer
-    if branch.problem:  # of the errors above, or one that the examined code has caught
+    if branch.problem:  # set above; or by branch.stop, even if the examined code caught its error
         branch.problem.branch = branch
         raise branch.problem
     return outcome, branch
@@ -254,8 +255,8 @@ def branches(
     run: Callable[[Branch], Hashable], most: float = math.inf, deadline: float = math.inf
 ) -> Iterator[tuple[Any, Branch]]:
     """Call run(branch) once for every way in which its random choices can fall, and yield (what it
-    returned, the Branch, with the choices and their probability) each time; None for what it
-    returned where these are too unlikely to be taken to their end. Some runs are made again, to see
+    returned, the Branch, with the choices and their probability) each time. A run that is too
+    unlikely to be taken to its end has None for what it returned. Some runs are made again, to see
     whether they do the same.
 
     run: makes every random choice with the Branch that it is given
@@ -268,9 +269,12 @@ def branches(
     script: Sequence[Choice] = ()
     for n in count():
         outcome, branch = take(run, script, deadline)
-        n_again = 1 if n % 10 == 0 else 0  # every tenth is taken once again
-        if n < 10:  # but the first ten four times
+        if n < 10:
             n_again = 4
+        elif n % 10 == 0:
+            n_again = 1
+        else:
+            n_again = 0
         for _ in range(n_again):
             same_outcome, same_branch = take(run, script, deadline)
             if (same_outcome, same_branch.choices) != (outcome, branch.choices):

@@ -25,12 +25,14 @@ class Run(NamedTuple):
     @property
     def leaves_draft(self) -> bool:
         """Whether its text is not what was drafted: it does not begin with the drafted tokens, or
-        the first coin, by which a draft is accepted, said no.
+        the first coin, by which a draft is accepted, said no. Of a loop only coins are known: none
+        of its choices is labelled "drafted".
         """
         drafted = tuple(c.index for c in self.branch.choices if c.label == "drafted")
-        coins = [c.index for c in self.branch.choices if c.label == "coin"]  # 0 for yes, 1 for no
-        said_no = bool(coins) and coins[0] == 1  # for a loop, which does not tell what it drafts
-        return said_no or self.text[: len(drafted)] != drafted
+        coins = [c.index for c in self.branch.choices if c.label == "coin"]
+        yes, no = 0, 1
+        first_coin = coins[0] if coins else yes
+        return first_coin == no or self.text[: len(drafted)] != drafted
 
 
 def examine(
@@ -63,7 +65,7 @@ def examine(
     most: random choices, of all branches together, before it gives up
     deadline: a time of time.monotonic, at which it gives up
     """
-    taken, stopped = walk(run, most, deadline)
+    taken, error = walk(run, most, deadline)
     found = UNDECIDED | dict(
         left_out=sum(one.branch.probability for one in taken if not one.ended),
         branches=len(taken),
@@ -72,23 +74,23 @@ def examine(
         symbolic=any(one.branch.symbolic for one in taken),
         meets_zero=any(one.branch.meets_zero for one in taken),
     )
-    if stopped:
-        return found | end_of(stopped)
+    if error:
+        return found | end_of(error)
     runs = [one._replace(text=one.text[:n_tokens]) for one in taken if one.ended]
-    return found | compare(runs, target, n_tokens, end)
+    return found | compare(runs, target, n_tokens, end)  # "problem" if much was left out
 
 
-def end_of(stopped: Undecidable) -> dict[str, Any]:
+def end_of(error: Undecidable) -> dict[str, Any]:
     """What the error that ended an enumeration tells, as a part of the dict of `examine`:
-    {"first_wrong": a dict} for an Impossible, what no right sampler gives; else {"problem": the
-    error in words}. With "symbolic": True if the run in which it was raised, its `branch`, drew
-    random numbers that were not handed to it.
+    {"first_wrong": a dict} for an Impossible, what no right sampler gives, that was raised in a
+    run, its `branch`; else {"problem": the error in words}. With "symbolic": True if that run drew
+    random numbers that were not handed to it. "first_wrong" has an event, and so an empty text.
     """
-    branch = stopped.branch
-    found: dict[str, Any] = dict(problem=str(stopped))
-    if branch and isinstance(stopped, Impossible):
+    branch = error.branch
+    found: dict[str, Any] = dict(problem=str(error))
+    if branch and isinstance(error, Impossible):
         draws = describe_choices(branch.choices)
-        event = dict(text=[], yours=branch.probability, right=0.0, draws=draws, event=str(stopped))
+        event = dict(text=[], yours=branch.probability, right=0.0, draws=draws, event=str(error))
         found = dict(first_wrong=event)
     if branch and branch.symbolic:
         found["symbolic"] = True
@@ -99,9 +101,10 @@ def walk(
     run: Callable[[Branch], tuple[Iterable[int], int]], most: float, deadline: float
 ) -> tuple[list[Run], Undecidable | None]:
     """Let a sampler run once for every way in which its random choices can fall, or for as many of
-    them as can be taken. Functions that draw random numbers give stand-ins meanwhile (`followed`).
-    Returns ([a Run for each], None), or (those until then, the error that made an end, an
-    Undecidable). It raises nothing but KeyboardInterrupt.
+    them as can be taken. Functions that draw random numbers give stand-ins meanwhile (`followed`);
+    a sampler that gets past them, to the global generators, is Undecidable (`untouched`). Returns
+    ([a Run for each], None), or (those until then, the error that made an end, an Undecidable). A
+    Run that has not ended has the text () and 0 passes. Raises nothing but KeyboardInterrupt.
 
     run: the sampler, Branch -> (text, number of passes of the target)
     most: random choices, of all runs together, before it gives up
@@ -127,20 +130,21 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
     "kept": tokens of a text beyond one for each pass, on average}; if the distance is more than
     1e-5 (TOLERANCE), with "first_wrong": {"text": the shortest beginning that comes too often,
     "yours", "right": its probabilities, "draws": the choices that lead to it, in words, "event":
-    ""}. Returns {"problem": in words} if the runs have less than the probability 1 - TOLERANCE.
+    "", which only `end_of` fills}. Returns {"problem": in words} if the runs have less than the
+    probability 1 - TOLERANCE.
 
     target: text -> the distribution of the next token, [n_vocab]
     """
-    as_run: Law = defaultdict(float)  # before the target completes them
+    incomplete: Law = defaultdict(float)  # the texts before the target completes them
     kept = 0.0
     for run in runs:
-        as_run[run.text] += run.branch.probability
+        incomplete[run.text] += run.branch.probability
         kept += run.branch.probability * (len(run.text) - run.n_passes)
-    left_out = 1 - sum(as_run.values())
+    left_out = 1 - sum(incomplete.values())
     if left_out > TOLERANCE:
         rare = f"rare branches, of probability {left_out:.0e}"
         return dict(problem=f"it raised, or did not end, in {rare}")
-    yours = complete(as_run, target, n_tokens, end)
+    yours = complete(incomplete, target, n_tokens, end)
     empty_text: Law = {(): 1.0}  # for certain: the target writes all that follows
     right = complete(empty_text, target, n_tokens, end)
     found = dict(distance=total_variation(yours, right), kept=kept)
@@ -155,22 +159,26 @@ def compare(runs: list[Run], target: Model, n_tokens: int, end: int | None) -> d
 def first_error(yours: Law, right: Law, n_tokens: int) -> tuple[Text, float, float]:
     """The shortest beginning of a text that comes too often: (its tokens, its probability in
     `yours`, its probability in `right`); of several of that length, the one with the largest
-    excess. yours and right: {text of n_tokens or less: probability}, which differ
+    excess. If none exceeds TOLERANCE / 10, it is the whole text with the largest excess.
+
+    yours, right: {text of n_tokens or less: probability}, which differ
     """
     for n in range(1, n_tokens + 1):
         of_yours, of_right = beginnings(yours, n), beginnings(right, n)
         # the largest excess; of equals the last in the order of texts
         excess, beginning = max((of_yours[text] - of_right[text], text) for text in of_yours)
-        if excess > TOLERANCE / 10:  # a distance adds up many excesses
+        if excess > TOLERANCE / 10:  # less than TOLERANCE: a distance adds up many excesses
             break
     return beginning, of_yours[beginning], of_right[beginning]
 
 
 def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
-    """The choices of the run that shows best how a beginning of a text comes about: rather one
-    whose own tokens reach so far than one that the target completes; of those, rather one whose
-    text is not what was drafted; of those, the likeliest. But those in which it comes about with
-    probability 1e-5 (TOLERANCE) or less come last.
+    """The choices of the run that shows best how a beginning of a text comes about. The order is:
+
+    1. runs in which it comes about with a probability of more than 1e-5 (TOLERANCE)
+    2. of these, runs that wrote all of it; the target completes the others
+    3. of these, runs whose text is not what was drafted
+    4. of these, the likeliest
 
     runs: all branches, of which one at least has a text that begins so, or is a part of it
     target: text -> the distribution of the next token, [n_vocab]
@@ -185,8 +193,11 @@ def way_to(beginning: Text, runs: list[Run], target: Model) -> list[Choice]:
             return False, False, chance
         return not completed, run.leaves_draft, chance
 
-    # each is cut to the length of the other
-    fitting = [run for run in runs if run.text[: len(beginning)] == beginning[: len(run.text)]]
+    fitting = []
+    for run in runs:
+        n_common = min(len(run.text), len(beginning))
+        if run.text[:n_common] == beginning[:n_common]:
+            fitting.append(run)
     return max(fitting, key=rank).branch.choices
 
 

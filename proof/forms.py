@@ -65,6 +65,7 @@ def drafted(case: Case, text: Sequence[int], branch: Branch) -> tuple[list, np.n
     draft: list[int] = []
     for _ in range(case.K):
         draft.append(branch.choose(case.q((*text, *draft)), "drafted"))
+    # raw rows, unlike case.q: the rule does to them what case.to_probs does
     p = [case.target((*text, *draft[:n])) for n in range(case.K + 1)]
     q = [case.draft_model((*text, *draft[:n])) for n in range(case.K)]
     return draft, rows_of(p, case), rows_of(q, case)
@@ -117,16 +118,19 @@ def tokens_of(
 ) -> list[int]:
     """Convert tokens, nodes or counts of any integer type (Python's, NumPy's, torch's) to a list of
     ints, which must be in 0 ... limit - 1. The first MOST_CALLS (1,000) are read and returned: what
-    follows them, as in a generator that never ends, is not looked at. Raises by `stop`: Undecidable
-    for what is no integers, Impossible for integers out of these bounds. The message is like "it
-    returns [7]: expected tokens below 3", where `event` is "it returns", and `expected` is empty
-    or replaces "tokens below 3"; a tuple of one is shown as its element, "it accepts 7: ...".
+    follows them, as in a generator that never ends, is not looked at.
+
+    stop: Branch.stop, which raises Undecidable for what is no integers, and Impossible for integers
+        out of these bounds
+    event, expected: words of the message, "it returns [7]: expected tokens below 3"; the latter
+        are these if empty. A tuple of one is shown as its element, "it accepts 7: ..."
     """
-    shown = result
-    if isinstance(result, tuple) and len(result) == 1:
-        shown = result[0]
-    expected = expected or f"tokens below {limit}"
-    problem = lambda: f"{event} {words_of(shown)}: expected {expected}"
+
+    def problem() -> str:
+        is_one = isinstance(result, tuple) and len(result) == 1
+        shown = words_of(result[0] if is_one else result)
+        return f"{event} {shown}: expected {expected or f'tokens below {limit}'}"
+
     if result is None:
         raise stop(f"{problem()} (does a branch end without return?)")
     if not isinstance(result, Iterable):
@@ -178,15 +182,16 @@ def batch_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab], branch=) -> tokens
         [batch, K + 1], each row padded with -1, or (tokens, how many count in each row)
     """
+    if case.rows:
+        return text_of_rows(call, case, branch)
 
     def call_one(draft: list[int], p: np.ndarray, q: np.ndarray, branch: Branch) -> list[int]:
         """The rule for batches, as a rule for one text: a batch of one row."""
         drafts = np.array([draft], int)
         result = call(drafts, p[np.newaxis], q[np.newaxis], branch=branch)
-        return rounds_of(result, 1, branch)[0]
+        (its_round,) = rounds_of(result, 1, branch)
+        return its_round
 
-    if case.rows:
-        return text_of_rows(call, case, branch)
     return rule_text(call_one, case, branch)
 
 
@@ -199,9 +204,10 @@ def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]
     call: (drafts [batch, K], p [batch, K + 1, n_vocab], q [batch, K, n_vocab], branch=) -> rows of
         tokens, as rounds_of reads them; branch: makes the random choices
     """
+    empty_text = ()
     drafts, ps, qs = [], [], []
     for row in case.rows:
-        draft, p, q = drafted(row, (), branch)
+        draft, p, q = drafted(row, empty_text, branch)
         drafts.append(draft)
         ps.append(p)
         qs.append(q)
@@ -210,7 +216,7 @@ def text_of_rows(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]
     text: list[int] = []
     n_passes = 0
     for row, draft, its_round in zip(case.rows, drafts, rounds):
-        tokens = round_of(its_round, draft, case.n_vocab, branch.stop)
+        tokens = round_of(its_round, draft, case.n_vocab, branch.stop)  # row.n_tokens at most
         n_passes += 1
         while len(tokens) < row.n_tokens:
             tokens.append(branch.choose(row.p(tuple(tokens)), "completed"))
@@ -296,8 +302,8 @@ def tree_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
 
 def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[int]:
     """The tokens of a round, from what a rule for trees returned: (the accepted nodes, the next
-    token), or 1 to case.n_tokens tokens. Raises Undecidable for anything else, and unless the
-    nodes, indices into case.parents, are a path from the root.
+    token), or 1 to case.n_tokens tokens. Raises Undecidable for anything else, and Impossible
+    unless the nodes, indices into case.parents, are a path from the root.
 
     tokens: that were drafted, of each node
     """
@@ -308,7 +314,8 @@ def path_of(result: Any, tokens: list[int], case: Case, branch: Branch) -> list[
             raise stop(f"it returns {found}: expected 1 to {n_most} tokens", Impossible)
         return found
     accepted, following = result
-    nodes = tokens_of(accepted, len(tokens), stop, "its accepted nodes are")
+    n_nodes = len(tokens)
+    nodes = tokens_of(accepted, n_nodes, stop, "its accepted nodes are")
     expected_parent = -1  # the root
     for node in nodes:
         if case.parents[node] != expected_parent:
@@ -328,13 +335,13 @@ def is_pair(result: Any) -> bool:
 
 def loop_text(call: Callable, case: Case, branch: Branch) -> tuple[Text, int]:
     """Call a loop once, with the two models of the case. Returns (its new tokens, number of passes
-    of the target). Raises Undecidable if they are no tokens, or fewer than case.n_tokens without
-    case.end; more are returned as they are. After case.n_tokens tokens both models are certain of
-    token 0: a loop may draft so far, and that is to add no branches.
+    of the target, as the TableModel counts them). Raises Undecidable if they are no tokens, or
+    fewer than case.n_tokens without case.end; more are returned as they are. After case.n_tokens
+    tokens both models are certain of token 0, so that drafts beyond the text add no branches.
 
     call: (target, draft_model, ids, n_tokens, K, branch=, end=) -> the new tokens, or (these,
-        number of passes). ids is the prompt, a list; a model is called with ids, perhaps with a
-        cache, and returns a row of probabilities for each (TableModel)
+        number of passes, which is not used). ids is the prompt, a list; a model is called with ids,
+        perhaps with a cache, and returns a row of probabilities for each (TableModel)
     """
     certain_of_0 = np.eye(case.n_vocab)[0]
 
@@ -362,20 +369,23 @@ class TableModel:
     stop: Branch.stop, which is called, with what is wrong, for a call that no right loop makes: it
         raises Undecidable
     dtype: of the rows
-    passes: calls that gave a row for the first new token or a later one
+    passes: calls that gave a row for the first new token or a later one; n_calls: all calls
     """
 
     def __init__(self, model: Model, prompt: Text, stop: Stop, dtype: type = float):
         self.model, self.prompt, self.stop, self.dtype = model, prompt, stop, dtype
         self.n_vocab, self.n_calls, self.passes = len(model(())), 0, 0
-        self.read: dict[int, list[int]] = {}  # {id(cache): the ids that were read into it}
+        # {id(cache): the ids that were read into it}. A new cache may get the id of a dead one: it
+        # starts without ids, which is a beginning of any
+        self.ids_read: dict[int, list[int]] = {}
 
     def __call__(self, ids: Sequence[int], cache: Any = None) -> np.ndarray:  # -> [n_ids, n_vocab]
         """Read ids after those in cache.ids, to which they are appended; without a cache, from the
         beginning. Returns a row for each, of probabilities of the next token. The caller may have
-        cut the cache, to a beginning of what was read into it. Raises Undecidable for ids that are
-        no tokens, after more than 1,000 calls (MOST_CALLS), and for a cache that holds anything
-        else than what this model has read into it.
+        cut the cache, to a beginning of what was read into it. n_calls and perhaps passes grow.
+        Raises Undecidable, by self.stop, for ids that are no tokens, after more than 1,000 calls
+        (MOST_CALLS), and for a cache that holds anything else than what this model has read into
+        it.
         """
         given = np.asarray(ids).ravel().tolist()  # [[5, 6]], a batch of one, stands for [5, 6]
         new_ids = tokens_of(given, self.n_vocab, self.stop, "a model is called with")
@@ -384,12 +394,12 @@ class TableModel:
             raise self.stop("a loop does not end")
         if cache is None:
             cache = SimpleNamespace(ids=[])
-        read = self.read.get(id(cache), [])
+        read = self.ids_read.get(id(cache), [])
         if cache.ids != read[: len(cache.ids)]:
             found = f"a cache holds ids {cache.ids}, of which this model has read {read}"
             raise self.stop(f"{found}: keep one cache for each model, and shorten its ids")
         cache.ids += new_ids  # the caller's own list grows
-        self.read[id(cache)] = list(cache.ids)
+        self.ids_read[id(cache)] = list(cache.ids)
         if len(cache.ids) >= len(self.prompt):
             self.passes += 1
         return self.last_rows(cache.ids, len(new_ids))
@@ -471,13 +481,13 @@ def caller(function: Callable, seed: int) -> Callable:
     seed: of rng, which is the same object in all calls: it gives symbolic numbers while a run is
         enumerated, else real ones
     """
-    names = names_of(function)
-    generator: Any = Source(np.random.default_rng(seed), NUMPY)
+    names_wanted = names_of(function)
+    generator: Any = Source(np.random.default_rng(seed), NUMPY)  # symbolic, or else that of NumPy
 
     def call(*arguments: Any, branch: Branch, end: int | None = None) -> Any:
-        generator.sample, generator.accept = branch.sample, branch.accept
+        generator.sample, generator.accept = branch.sample, branch.accept  # of this call's branch
         offered = dict(sample=branch.sample, accept=branch.accept, rng=generator, end=end)
-        wanted = {name: offered[name] for name in names}
+        wanted = {name: offered[name] for name in names_wanted}
         return function(*arguments, **wanted)
 
     return call
@@ -489,17 +499,17 @@ def text_of(result: Any) -> Any:
 
 
 def without_prompt(call: Callable, deadline: float) -> Callable:
-    """A function with the arguments of `call`, a loop, that returns its new tokens only. To see
-    whether the loop returns the prompt before them, it is called here, with real random numbers and
-    a prompt of 30 tokens; if so, the prompt is cut off, else `call` itself is returned, as it is if
-    that run fails.
+    """For `call`, a loop, a function with the same arguments that returns the new tokens only. To
+    see whether the loop returns the prompt before them, it is called here, with real random numbers
+    and the prompt of LONG_LOOP, 30 tokens. If it does, a function that cuts the prompt off is
+    returned. If it does not, or fails, `call` itself is.
 
     deadline: a time of time.monotonic, at which the run is given up
     """
     case = replace(LONG_LOOP, n_tokens=1)
     try:
         text, _ = in_time(partial(loop_text, call, case), RealBranch(), deadline)
-    except (Exception, Undecidable, SystemExit):  # whoever runs it next will see it fail, too
+    except (Exception, Undecidable, SystemExit):  # the next run will tell how it fails
         return call
     if text[: len(case.prompt)] != case.prompt:
         return call
