@@ -59,9 +59,11 @@ def play(
     flags = values_of(play, locals())  # {flag: its value}
     options_of(flags)  # raises ValueError for what cannot be used
     of_a_text = {name: value for name, value in flags.items() if name not in NOT_OF_A_TEXT}
-    settings = parse(dumps(of_a_text).encode(), of_a_text)  # as if the page's form had sent them
+    as_form = dumps(of_a_text).encode()
+    settings = parse(as_form, of_a_text)  # raises ValueError outside the limits of the page's form
     if save:
-        require_new(save, ".html")
+        require_new(save, ".html")  # before the models are loaded
+    # the page shows each run's command, without the flags that have their defaults
     defaults = {name: flag.default for name, flag in flags_of(play).items()}
     run = partial(race, pair_of(flags), defaults)
     if save:
@@ -100,7 +102,7 @@ def save_page(path: str, run: Callable, settings: dict[str, Any]) -> None:
 
     path: of the file; settings: {flag: value}
     run(settings, tell): returns the data, a dict. Meanwhile it calls tell(done=, total=) after each
-        turn, and tell() at other times
+        turn, and at other times tell(), or tell(row=data), which only a live page shows
     """
     with tqdm(desc="Turns", leave=False, disable=None) as bar:  # None: only on a terminal
 

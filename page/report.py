@@ -41,7 +41,8 @@ def without_folders(settings: dict[str, Any]) -> dict[str, Any]:
 def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
     """The shell command of a run with these settings {flag: value}. It leaves out a flag, other
     than prompt and n_tokens_to_generate, whose value is that of `defaults` {flag: value}. An
-    installed program is called `speculate`; a prompt "-" comes from standard input.
+    installed program is called `speculate`. If the prompt is the one character "-", which as a
+    flag's value means standard input, `printf -` hands it to that.
 
     command({"prompt": "a b", "K": 2}, {"K": 4})  ->  "python main.py --prompt 'a b' --K 2"
     """
@@ -52,7 +53,7 @@ def command(settings: dict[str, Any], defaults: dict[str, Any]) -> str:
         elif name in ALWAYS_NAMED or value != defaults[name]:
             words += [f"--{name}", str(value)]
     line = shlex.join(words)
-    if settings.get("prompt") == "-":  # as a flag's value, a hyphen stands for standard input
+    if settings.get("prompt") == "-":
         return f"printf - | {line}"
     return line
 
@@ -107,7 +108,7 @@ def run_data(
     ids: list[int],
     settings: dict[str, Any],
     defaults: dict[str, Any],
-    chance: float,
+    random_temperature: float,
     notes: list[dict[str, Any]],
     turn: dict[str, Any],
     turns: list[list[float]],
@@ -115,7 +116,7 @@ def run_data(
     """All that the page shows of a run, for JSON: a text that both decoders wrote several times.
     Floats have 6 digits. Its keys:
 
-    settings, chance, turns: as given, but without the paths of folders
+    settings: as given, without the paths of folders; turns: as given; chance: random_temperature
     command: that of the run, in a shell; prompt: its text; room: tokens that the context leaves
     parameters: how many each model has; numbers: the dtype of weights
     processor: its name; made: versions and machine, in words
@@ -125,20 +126,20 @@ def run_data(
 
     pair: (target, draft model or None, encoder); ids: of the prompt
     settings: {flag: value} of the run; defaults: those that its command leaves out
-    chance: the temperature at which p and q of the notes were computed
+    random_temperature: that at which p and q of the notes were computed
     notes: of each round, by page.rounds.note_of
     turn: the one to show, as page.runs.take_turn returned it
     turns: of each turn [seconds of the target alone, of drafting, of the rest]
     """
     target, draft, encoder = pair
-    shown = without_folders(settings)
+    public_settings = without_folders(settings)
     models = [model for model in (target, draft) if model is not None]
     alone = turn["tokens"]
     alone_texts = decode_each(encoder, ids, alone)
     data = {
-        "settings": shown,
-        "chance": chance,
-        "command": command(shown, defaults),
+        "settings": public_settings,
+        "chance": random_temperature,
+        "command": command(public_settings, defaults),
         "made": made(),
         "room": target.config.n_ctx - len(ids),  # tokens that the context leaves
         "parameters": [number_of_parameters(model) for model in models],
@@ -223,8 +224,9 @@ def page_of(data: dict[str, Any]) -> str:
     # without "<", no text in the data can end the script element around them
     json_text = json.dumps(data, separators=(",", ":")).replace("<", r"\u003c")
     page = (WEB / "page.html").read_text(encoding="utf-8")
+    # the data come last: they may hold a text of the user's that looks like a placeholder
     parts = {"POLICY": policy(), "STYLE": style(), "SCRIPT": script(), "DATA": json_text}
     for name, text in parts.items():
-        before, after = page.split("{{" + name + "}}")  # page.html has each placeholder once
+        before, after = page.split("{{" + name + "}}")  # ValueError unless it is there once
         page = before + text + after
     return page

@@ -62,9 +62,9 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
 
     accepted, examined: how many drafted tokens
     tokens, sources: each token that was written, and where it came from (cli.trace.sources_of)
-    draft: each drafted token, and of each p, q: its probabilities
-    overlap: of each drafted place, the sum of min(p, q) over all tokens; under the block rule, of
-        min(support p, q), with the support of the place before, at first 1
+    draft: the drafted tokens; p and q: of each of them, its probability
+    overlap: of each drafted place, the sum of min(p, q) over all tokens. Under the block rule, p is
+        multiplied there by the support of the drafted token before; at the first place by 1
     coins: as given
     support: under the block rule, of each drafted token, the probability that it is accepted with
         all before it, given the draft; under another rule None
@@ -75,13 +75,13 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
     p_drafted = [float(p[i, token]) for i, token in enumerate(draft)]
     q_drafted = [float(q[i, token]) for i, token in enumerate(draft)]
     support = None
-    weights = [1.0] * len(draft)  # of p in the overlap at each drafted place
+    factors = [1.0] * len(draft)  # of p in the overlap, at each drafted place
     if rule == "block":
         support = block_support(p_drafted, q_drafted)
-        weights = [1.0, *support[:-1]]  # the support of the place before
+        factors = [1.0, *support[:-1]]  # the support of the token before
     overlap = []
     for i in range(len(draft)):
-        overlap.append(float(np.minimum(weights[i] * p[i], q[i]).sum()))
+        overlap.append(float(np.minimum(factors[i] * p[i], q[i]).sum()))
     return {
         "accepted": this_round.accepted,
         "examined": this_round.examined,

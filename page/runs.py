@@ -16,7 +16,7 @@ from page.rounds import LikeliestRng, RecordingRng, noted
 N_TURNS = 5  # of both decoders
 FEW_TURNS = 3  # where the first takes longer than LONG
 LONG = 3.0  # seconds
-RANDOM = 0.8  # the temperature of the second run, where that of the first is 0
+RANDOM_TEMPERATURE = 0.8  # the temperature of the second run, where that of the first is 0
 MAX_PROMPT = 4000  # characters
 
 
@@ -115,10 +115,12 @@ def take_turn(pair: tuple, ids: list[int], settings: dict, tell: Callable) -> di
     return {"tokens": tokens, "seconds": seconds, "rounds": split}
 
 
-def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iterator[dict]:
+def notes_of(
+    pair: tuple, ids: list[int], settings: dict, random_temperature: float
+) -> Iterator[dict]:
     """Decode a text with the speculative decoder, and yield of each of its rounds, as it comes,
     what the page shows of it, a dict (page.rounds.note_of). At temperature 0, p and q would be 0
-    and 1: there the same tokens are written, but p and q are those at the temperature `chance`.
+    and 1: there the same tokens are written, but p and q are those at random_temperature.
 
     pair: (target, draft model, encoder). ids: of the prompt. settings: {flag: value}
     """
@@ -126,10 +128,11 @@ def notes_of(pair: tuple, ids: list[int], settings: dict, chance: float) -> Iter
     options = options_of(settings)
     rng: Any  # what makes the random choices; None for the decoder's own
     if options["to_probs"].greedy:
+        # The coupled rule accepts a draft that the rng samples from p, too. A LikeliestRng samples
+        # the likeliest token, so that is what the token rule does at temperature 0.
         rng, rule = LikeliestRng(settings["seed"]), "token"
-        # the rule of coupled accepts what the Rng samples from p, too: here, the likeliest token
         options |= {"coupled": True, "verification": "token"}
-        options["to_probs"] = replace(options["to_probs"], temperature=chance)
+        options["to_probs"] = replace(options["to_probs"], temperature=random_temperature)
     elif settings["coupled"]:
         rng, rule = None, "coupled"
     else:
@@ -172,22 +175,22 @@ def race(pair: tuple, defaults: dict, settings: dict, tell: Callable) -> dict[st
     target, _, encoder = pair
     ids = encode_prompt(settings["prompt"], encoder, target)
     if options_of(settings)["to_probs"].greedy:
-        chance = RANDOM
-        other = settings | {"temperature": RANDOM}
+        random_temperature = RANDOM_TEMPERATURE
+        other = settings | {"temperature": RANDOM_TEMPERATURE}
     else:
-        chance = settings["temperature"]
+        random_temperature = settings["temperature"]
         other = settings | {"temperature": 0.0}
     runs: list[dict] = []
-    n_turns = N_TURNS  # of each of the two runs
+    n_turns = N_TURNS  # of each of the two runs; fewer if the first turn is slow
     n_done = 0  # turns of both
     for run_settings in (settings, other):
         notes: list[dict] = []
-        for note in notes_of(pair, ids, run_settings, chance):
+        for note in notes_of(pair, ids, run_settings, random_temperature):
             notes.append(note)
             tell()
 
         # report(the turn to show, the times of all turns): what the page shows of this run
-        report = partial(run_data, pair, ids, run_settings, defaults, chance, notes)
+        report = partial(run_data, pair, ids, run_settings, defaults, random_temperature, notes)
         turns: list[dict] = []
         while len(turns) < n_turns:
             turn = take_turn(pair, ids, run_settings, tell)

@@ -54,11 +54,15 @@ class LiveServer(ThreadingHTTPServer):
     allow_reuse_address = os.name == "posix"
 
     def __init__(self, port: int, settings: dict[str, Any], race: Callable):
+        """Listen on the port, and make the token and the page. The class says what settings and
+        race are. Raises OSError or OverflowError for a port that cannot be had.
+        """
         self.settings, self.race = settings, race
         self.model_lock = threading.Lock()  # the models compute for one request at a time
         self.closing = False
-        super().__init__((ADDRESS, port), Handler)
+        super().__init__((ADDRESS, port), Handler)  # which sets server_port
         self.token = secrets.token_urlsafe(24)
+        # the Host that a request may have, and the Origin, after http://
         self.hosts = {f"{name}:{self.server_port}" for name in (ADDRESS, "localhost")}
         self.page = page_of({"live": {"token": self.token, "form": form(settings)}}).encode()
         self.headers = {
@@ -103,7 +107,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Answer with an HTTP status and one line, {"error": message, or the status in words}.
-        http.server calls this, too, for a request that it cannot parse.
+        http.server calls this, too, for a request that it cannot parse; `explain`, a longer text of
+        its own, is not sent.
         """
         self.begin_answer(code, "application/json")
         self.send_line(error=message or self.responses[code][0])
@@ -184,8 +189,9 @@ class Handler(BaseHTTPRequestHandler):
             self.tell(**line)
 
     def read_body(self) -> bytes:
-        """The request's body. Raises RequestError if its Content-Length is no number or above
-        100,000 (MAX_BYTES), or if fewer bytes arrive, or not in time.
+        """The request's body. Raises RequestError: 411 without a number as its Content-Length, or
+        with a Transfer-Encoding, which gives none; 413 for more than 100,000 bytes (MAX_BYTES); 408
+        if they do not arrive in time; 400 if fewer arrive.
         """
         length = self.headers.get("Content-Length", "")
         # a limit of digits first: int() of thousands of them is slow, or an error

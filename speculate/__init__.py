@@ -39,7 +39,9 @@ def import_ours(
     if level or top not in OURS:
         return builtins.__import__(name, own, local, fromlist, level)
     module = builtins.__import__(f"{__name__}.{name}", own, local, fromlist)
-    return module if fromlist else sys.modules[f"{__name__}.{top}"]
+    if fromlist:
+        return module
+    return sys.modules[f"{__name__}.{top}"]  # above, without names, it is `speculate` itself
 
 
 class Loader(SourceFileLoader):
@@ -80,10 +82,14 @@ def command() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """A module of this program, or assert_exact, imported when it is first asked for."""
+    """A module of this program, or assert_exact, imported when it is first asked for. Raises
+    AttributeError for another name.
+    """
     if name == "assert_exact":
         return import_ours("proof.assert_exact", fromlist=[name]).assert_exact
     if name not in OURS:
         raise AttributeError(f"module {__name__} has no attribute {name}")
-    import_ours("backends.before_numpy")  # BLAS kernels and threads
+    # sets the BLAS kernels and threads, so it comes before the module imports NumPy; the tests that
+    # use assert_exact keep their own
+    import_ours("backends.before_numpy")
     return import_ours(name)

@@ -61,7 +61,7 @@ def test_a_slow_text_has_three_turns(pair, monkeypatch):
     assert len(data["turns"]) == len(data["other"]["turns"]) == 3
 
 
-@pytest.mark.parametrize("temperature, other", [(0.0, runs.RANDOM), (1.5, 0.0)])
+@pytest.mark.parametrize("temperature, other", [(0.0, runs.RANDOM_TEMPERATURE), (1.5, 0.0)])
 def test_beside_the_likeliest_words_is_a_text_by_chance_or_reverse(pair, temperature, other):
     _, data = raced(pair, n_tokens_to_generate=3, temperature=temperature)
     found = data["settings"]["temperature"], data["other"]["settings"]["temperature"]
