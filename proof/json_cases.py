@@ -50,7 +50,8 @@ def cases(file: str, *, runs: int = 2_000) -> None:
     with require_new(file).open("x", encoding="utf-8") as lines:
         for turn in range(runs):
             for i, case in enumerate(CASES):
-                draft, p, q = drafted(case, (), RealBranch(rng=rng_of(turn, i)))
+                # the draft is sampled, with real random numbers
+                draft, p, q = drafted(case, text=(), branch=RealBranch(rng=rng_of(turn, i)))
                 line = dict(case=case.name, draft=draft, p=p.tolist(), q=q.tolist())
                 lines.write(json.dumps(line) + "\n")
 
@@ -70,7 +71,7 @@ def judge_answers(file: Path) -> dict[str, Any]:
     remaining = iter(answers)
 
     def rule(draft: Any, p: Any, q: Any, branch: Branch) -> list[int]:
-        """The next answer, which was made for this draft."""
+        """The next answer: the runs below are in the order of the lines."""
         return next(remaining)
 
     sampler = partial(rule_text, rule)
@@ -83,7 +84,8 @@ def judge_answers(file: Path) -> dict[str, Any]:
     for trial in trials:
         trial.conclude()
         trial.entry["problem"] = "" if trial.is_wrong else why
-    verdict, reason = after_real_runs(trials, trials, failure="")
+    # each case had real runs, and none was enumerated
+    verdict, reason = after_real_runs(tried=trials, trials=trials, failure="")
     entries = [trial.entry for trial in trials]
     return summary(file.name, verdict, reason, entries, monotonic() - started)
 
