@@ -86,9 +86,10 @@ class Mistake:
 
 
 def read_mistakes() -> dict[str, Mistake]:
-    """The mistakes of mistakes.ini, {name of the section: the Mistake}. Each key is converted to
-    the type that Mistake says, a text to one line; of the diff the lines stay. Raises TypeError for
-    a key that is missing, KeyError for one that Mistake does not have.
+    """The mistakes of mistakes.ini, {name of the section: the Mistake}. Each value is converted to
+    the type that Mistake says; a text becomes one line, except for the diff, which keeps its lines.
+    Raises TypeError for a key that is missing, KeyError for one that Mistake does not have,
+    ValueError for a value that is no number where a number is expected.
     """
     sections = ConfigParser(interpolation=None)
     sections.optionxform = str  # type: ignore  # K stays K, not k
@@ -99,7 +100,7 @@ def read_mistakes() -> dict[str, Mistake]:
         values: dict[str, Any] = {}
         for key, text in sections[name].items():  # with those of DEFAULT
             words = text.strip() if key == "diff" else " ".join(text.split())
-            values[key] = kinds[key](words)  # int("3"), float("0.5"), bool("")
+            values[key] = kinds[key](words)  # int("3"), float("0.5"); a bool is False if empty
         found[name] = Mistake(**values)
     return found
 
@@ -139,7 +140,7 @@ def sample_and_keep(rng: Any, p: np.ndarray) -> int:  # [n_vocab] -> token
     if not hasattr(rng, "kept"):
         rng.kept = []
     rng.kept.append(rng.random())
-    return sample_again(rng, 1, p)
+    return sample_again(rng, n_back=1, p=p)
 
 
 def sample_again(rng: Any, n_back: int, p: np.ndarray) -> int:  # [n_vocab] -> token
@@ -231,12 +232,16 @@ PROMPT, END, N_VOCAB = [1, 0], 2, 3  # of the texts that are enumerated; END end
 
 
 def measure(mistake: Mistake) -> dict[str, Any]:
-    """How wrong the texts of the project's own loop are with a mistake, by enumeration: a dict with
-    "distance" (the total variation distance from the target's texts) and "kept" (tokens of a text
-    beyond one a pass, on average), both None if not every branch can be taken; "problem", why not,
-    or ""; "first_wrong", None, or the shortest wrong text, a dict; and more (proof.examine). Target
-    and draft are the toy_models. Each text gets one more token at its end, N_VOCAB, which the
-    models do not know: so a text of another length is another text.
+    """Enumerate the texts of the project's own loop with a mistake. Target and draft are the
+    toy_models. Returns what proof.examine does, a dict with
+
+    distance: the total variation distance from the target's texts
+    kept: the tokens of a text minus the passes of the target, on average
+    problem: "", or why not every branch can be taken: then distance and kept are None
+    first_wrong: None, or the shortest wrong text, a dict
+
+    Each text gets one more token at its end, N_VOCAB, which the models do not know: so a text of
+    another length is another text.
     """
     target, draft = toy_models(mistake)
     K, to_probs = mistake.K, mistake.to_probs
@@ -255,22 +260,22 @@ def measure(mistake: Mistake) -> dict[str, Any]:
                 n_passes += 1
         return [*text, N_VOCAB], n_passes
 
-    # a wrong text may be a round too long
-    n_most = min(mistake.n_tokens, mistake.n_free) + K + 1
-    return examine(run, with_an_end(target, mistake), n_most + 1, N_VOCAB)
+    longest_right = min(mistake.n_tokens, mistake.n_free)  # n_free: the room in the context
+    longest = longest_right + K + 1  # a wrong text may be a round too long
+    return examine(run, with_an_end(target, mistake), n_tokens=longest + 1, end=N_VOCAB)
 
 
 def with_an_end(target: Any, mistake: Mistake) -> Callable:
-    """A model, a GPT-2 or a Grammar, as a function text -> [N_VOCAB + 1]: the distribution of what
-    follows PROMPT and a text, a tuple of new tokens. Where a text ends, after n_tokens of the
-    mistake, or n_free if that is less, or where its is_done says so, that is the token N_VOCAB for
-    certain; elsewhere never.
+    """A model, a GPT-2 or a Grammar, as a function text -> [N_VOCAB + 1]: the distribution of the
+    token that follows PROMPT and a text, a tuple of new tokens. A text that is at its end is
+    followed by the token N_VOCAB for certain, another one never. It ends after mistake.n_tokens
+    tokens, where the context is full, or where mistake.is_done says so.
     """
-    length = min(mistake.n_tokens, mistake.n_free)
+    longest = min(mistake.n_tokens, mistake.n_free)  # n_free: the room in the context
 
     @cache
     def next_token(text: tuple[int, ...]) -> np.ndarray:
-        if len(text) == length or (text and mistake.is_done(text)):
+        if len(text) == longest or (text and mistake.is_done(text)):
             return np.eye(N_VOCAB + 1)[N_VOCAB]
         logits = target.read([*PROMPT, *text], target.new_cache())  # [1, N_VOCAB]
         return np.append(mistake.to_probs(logits)[0], 0.0)
@@ -309,7 +314,7 @@ def mistakes(name: str = "") -> None:
     """
     if not name:
         for key, mistake in MISTAKES.items():
-            say(mistake.what, f"{key:<26}", 26)
+            say(mistake.what, begin=f"{key:<26}", indent=26)
         return
     if name not in MISTAKES:
         raise unknown("mistake", name, MISTAKES, "python main.py mistakes")
