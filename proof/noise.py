@@ -45,9 +45,9 @@ def branch() -> Branch:
 class Atom:
     """A uniform number u in [0, 1), of which something may be known.
 
-    learned: what, as pairs (forward, back): forward takes the probability that u is less than some
-        number, as it was before, and gives what it is since then; back is the inverse. After the
-        answer that u is less than 1/2, forward(0.25) is 0.5
+    learned: what, as pairs (new_of_old, old_of_new): new_of_old takes the probability that u is
+        less than some number, as it was before, and gives what it is since then; old_of_new is the
+        inverse. After the answer that u is less than 1/2, new_of_old(0.25) is 0.5
     spent: whether it lost a race; rival: the atom that it met in one, which is spent when this one
         is used
     zero: whether it can be 0 exactly, which has no probability here
@@ -60,8 +60,9 @@ class Atom:
         """
         self.branch = branch()
         self.zero = zero
-        self.spent = False
-        self.rival: Atom | None = None
+        self.spent = False  # whether it lost a race, and can't be used any more
+        self.rival: Atom | None = None  # met in a race, and spent when this one is used
+        # (probability before -> after something was learned, the inverse)
         self.learned: list[tuple[Callable, Callable]] = []
         self.branch.symbolic = True
 
@@ -69,24 +70,24 @@ class Atom:
         """The probability that this number is less than u, any number, given all that was learned:
         0 where u is 0 or less, 1 where it is 1 or more.
         """
-        mass = min(max(u, 0.0), 1.0)
-        for forward, _ in self.learned:
-            mass = forward(mass)
+        mass = min(max(u, 0.0), 1.0)  # the probability before anything was learned
+        for new_of_old, _ in self.learned:
+            mass = new_of_old(mass)
         return mass
 
     def quantile(self, mass: float) -> float:
         """The u below which this number lies with the probability `mass`: the inverse of cdf."""
-        for _, back in reversed(self.learned):
-            mass = back(mass)
+        for _, old_of_new in reversed(self.learned):
+            mass = old_of_new(mass)
         return mass
 
     def use(self) -> None:
-        """Tell that code is about to decide by this number. Raises Undecidable if it has lost a
-        race, or is from an earlier run. If it has raced with another one, its `rival`, that one
-        becomes `spent`: of the two only one can be used.
+        """Tell that code is about to decide by this number. If it has raced with another one, its
+        `rival`, that one becomes `spent`: it has lost, as of the two only one can be used. Raises
+        Undecidable if this one is spent, or is from an earlier run.
         """
         if self.branch is not enumeration.current:
-            raise branch().stop(STATE)
+            raise branch().stop(STATE)  # the code has kept it from an earlier run
         if self.spent:
             raise self.branch.stop(REUSED)
         if self.rival:
@@ -94,15 +95,15 @@ class Atom:
             self.rival = None
 
     def keep(self, low: float, high: float) -> None:
-        """Learn that this number lies between quantile(low) and quantile(high), two probabilities.
-        From then on it has its old distribution given that: cdf is 0 at the first and 1 at the
-        second.
+        """Learn that this number lies between quantile(low) and quantile(high), where `low` and
+        `high` are probabilities before this is learned. From then on it has its old distribution
+        given that: cdf is 0 at the first and 1 at the second.
         """
         if low == 0.0 and high == 1.0:
             return  # nothing is new, as where a number is compared again
-        forward = lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0)
-        back = lambda mass: low + mass * (high - low)
-        self.learned.append((forward, back))
+        new_of_old = lambda mass: min(max((mass - low) / (high - low), 0.0), 1.0)
+        old_of_new = lambda mass: low + mass * (high - low)
+        self.learned.append((new_of_old, old_of_new))
 
     def may_be_zero(self) -> bool:
         """Whether this number can be 0 exactly: its source may give 0 (`zero`), and nothing that
@@ -112,26 +113,26 @@ class Atom:
 
     def become_zero(self) -> None:
         """Learn that this number is 0: from then on, it is less than any u above 0 for certain."""
-        forward = lambda mass: 1.0 if mass > 0 else 0.0
-        back = lambda mass: 0.0
-        self.learned.append((forward, back))
+        new_of_old = lambda mass: 1.0 if mass > 0 else 0.0
+        old_of_new = lambda mass: 0.0
+        self.learned.append((new_of_old, old_of_new))
 
     def win(self, chance: float, is_larger: bool) -> None:
-        """Learn that this number was compared with another random number, and how that ended: cdf
-        becomes cdf^(1 / chance) for the larger of the two, and likewise 1 - cdf for the smaller.
+        """Learn how a race of this number u with another one ended: the probability to be less than
+        t becomes its power 1 / chance if u is the larger; if u is the smaller, the probability to
+        be more than t does. Of two uniform numbers, with the chance 1/2 each, the larger is less
+        than t with probability t^2; the smaller is more than t with probability (1 - t)^2.
 
-        chance: the probability, before, that the comparison ends as it did
-        is_larger: whether this number is the larger of the two numbers u
-        Of two uniform numbers, with the chance 1/2 each, the larger is less than u with probability
-        u^2; the smaller is more than u with probability (1 - u)^2.
+        chance: the probability, before, that the race ends as it did
+        is_larger: whether u is the larger of the two, each a uniform number behind a Number
         """
         if is_larger:
-            forward = lambda mass: mass ** (1 / chance)
-            back = lambda mass: mass**chance
+            new_of_old = lambda mass: mass ** (1 / chance)
+            old_of_new = lambda mass: mass**chance
         else:  # the same of 1 - mass, the probability that it is more
-            forward = lambda mass: 1 - (1 - mass) ** (1 / chance)
-            back = lambda mass: 1 - (1 - mass) ** chance
-        self.learned.append((forward, back))
+            new_of_old = lambda mass: 1 - (1 - mass) ** (1 / chance)
+            old_of_new = lambda mass: 1 - (1 - mass) ** chance
+        self.learned.append((new_of_old, old_of_new))
 
 
 def choose(weights: Iterable[float], label: str) -> int:
@@ -186,18 +187,19 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
         t = float(t)
         if math.isnan(t):
             return False
-        if t == self.value:
+        if t == self.value:  # it does not depend on chance
             return if_equal
-        # at u = 0 a rising number is at its lowest: it is more than t for each other u
-        if_not_equal = self.rising != is_less
-        if t == self.from_u(0.0) and if_equal != if_not_equal and self.atom.may_be_zero():
-            self.atom.branch.meets_zero = True
-            if self.atom.branch.takes_zero:
-                self.atom.become_zero()
-                return if_equal
+        if t == self.from_u(0.0) and self.atom.may_be_zero():
+            # for each u above 0, a number that rises is more than t, one that falls is less
+            answer_above_zero = not is_less if self.rising else is_less
+            if answer_above_zero != if_equal:
+                self.atom.branch.meets_zero = True
+                if self.atom.branch.takes_zero:
+                    self.atom.become_zero()
+                    return if_equal
         return self.less(t) == is_less
 
-    return of_one(compare)
+    return of_one(compare)  # for a single t; NumPy calls it for each element of an array
 
 
 class Number:
@@ -231,8 +233,9 @@ class Number:
         """What is left of this number after * 0, or + infinity: c. It stays a Number, so that NumPy
         can apply a function to a whole array.
         """
-        # c is less than t for each u, or for none
-        return Number(self.atom, lambda u: c, lambda t: math.inf if t > c else -math.inf)
+        # the number is less than t where u < to_u(t): for each u if c < t, else for none
+        to_u = lambda t: math.inf if c < t else -math.inf
+        return Number(self.atom, from_u=lambda u: c, to_u=to_u)
 
     @property
     def value(self) -> float | None:
@@ -240,9 +243,9 @@ class Number:
         first, last = self.from_u(0.0), self.from_u(1.0)
         return first if first == last else None
 
-    def positive(self, operation: str) -> "Number":
-        """This number, if it cannot be negative; else raises Undecidable, whose message begins with
-        the operation that needs that, such as "the logarithm".
+    def required_nonnegative(self, operation: str) -> "Number":
+        """This number, if it is 0 or more for certain; else raises Undecidable, whose message
+        begins with the operation that needs that, such as "the logarithm".
         """
         if self.quantile(0.0) < 0:
             raise branch().stop(f"{operation} of a random number that may be negative")
@@ -293,27 +296,30 @@ class Number:
         """1 / this number, infinity at 0. Raises Undecidable if it may be negative."""
         inverse = lambda x: 1 / x if x != 0 else math.inf
         back = lambda t: 1 / t if t > 0 else math.inf
-        return self.positive("the reciprocal").map(inverse, back, rising=False)
+        return self.required_nonnegative("the reciprocal").map(inverse, back, rising=False)
 
     def log(self) -> "Number":
         """The natural logarithm, - infinity at 0. Raises Undecidable if it may be negative."""
         log = lambda x: math.log(x) if x > 0 else -math.inf
-        return self.positive("the logarithm").map(log, lambda t: float(np.exp(t)))
+        exp = lambda t: float(np.exp(t))
+        return self.required_nonnegative("the logarithm").map(log, exp)
 
     # ---------------------------------------------------------------- decisions
 
     def less(self, t: float) -> bool:
-        """Whether this number is less than t: a choice (`choose`), to which the number keeps from
-        then on. To be equal has no probability.
+        """Whether this number, which rises or falls with one uniform number u, is less than t: a
+        choice (`choose`), to which the number keeps from then on. To be equal has no probability.
+        Raises Undecidable if u cannot be used (`Atom.use`).
         """
         self.atom.use()
         chance = self.cdf(t)
         is_less = choose([chance, 1 - chance], "coin") == 0
-        mass_below = self.atom.cdf(self.to_u(t))  # below t, among the values of u
-        if is_less == self.rising:  # u is less than its value at t
-            self.atom.keep(0.0, mass_below)
+        u_is_less = is_less if self.rising else not is_less  # than to_u(t)
+        mass = self.atom.cdf(self.to_u(t))  # the probability of that
+        if u_is_less:
+            self.atom.keep(0.0, mass)
         else:
-            self.atom.keep(mass_below, 1.0)
+            self.atom.keep(mass, 1.0)
         return is_less
 
     __lt__ = comparison(is_less=True, if_equal=False)
@@ -377,17 +383,18 @@ def is_finite_number(c: Any) -> bool:
 
 
 def race(a: Number, b: Number) -> bool:
-    """Whether a < b, a choice (`choose`). From then on one of the two can be used, whichever code
-    uses first, and has its distribution given the answer: of two uniform numbers, the larger, u
-    say, has P(u < t) = t^2. The other one, used after that, raises Undecidable.
+    """Whether a < b, a choice (`choose`). Two numbers are in a race if P(a < t) = F(t)^v and
+    P(b < t) = F(t)^w, of one function F and for each t, or the same with >. From then on the
+    distribution of each is that given the answer: of two uniform numbers, the larger is less than t
+    with probability t^2. But only one of the two can be used, whichever code uses first: then to
+    use its rival raises Undecidable.
 
-    It is for two in a race: P(a < t) = F(t)^v and P(b < t) = F(t)^w, or the same with >. Raises
-    Undecidable if they are not, if they are functions of one Atom, or if one was in a race before
-    and lost.
+    Raises Undecidable if they are in no race, are functions of one Atom, or if one was in a race
+    before and lost. A number that does not depend on chance is compared as such, without a race.
     """
     if a is b:
         return False
-    if a.value is not None:  # a constant
+    if a.value is not None:  # it does not depend on chance
         if a.value == b.value:
             return False
         return not b.less(a.value)
@@ -397,8 +404,9 @@ def race(a: Number, b: Number) -> bool:
     b.atom.use()
     if a.atom is b.atom:
         raise branch().stop(REUSED)
+    for_largest = race_chance(a, b)  # that a > b, or None
+    for_smallest = race_chance(-b, -a)  # the same, as a > b where -b > -a
     # of two that are in both races, such as uniform numbers, both chances are the same
-    for_largest, for_smallest = race_chance(a, b), race_chance(-b, -a)
     chance = for_smallest if for_largest is None else for_largest
     if chance is None:
         raise branch().stop("two random numbers are compared that are not in a race")
@@ -417,12 +425,12 @@ def race(a: Number, b: Number) -> bool:
 
 def learn_end(atom: Atom, rival: Atom, in_race: bool, chance: float, is_larger: bool) -> None:
     """Note in an atom, a uniform random number u, how the comparison of its Number with that of
-    another one, the rival, ended: what is known of u changes, and whichever of the two atoms is
-    used first makes the other one unusable.
+    another atom, the rival, ended. `Atom.use` of this one is then going to make the rival unusable.
 
     in_race: whether the two Numbers are in a race, so that the distribution of u, given the end, is
-        known; if not, the atom is `spent`, and to use it raises Undecidable
-    chance: the probability, before, that it ends so; is_larger: whether u is the larger of the two
+        known, and is learned; if not, the atom is `spent`, and to use it raises Undecidable
+    chance: in a race, the probability, before, that it ends so
+    is_larger: in a race, whether u is the larger of the two
     """
     atom.rival = rival
     if in_race:
@@ -433,20 +441,22 @@ def learn_end(atom: Atom, rival: Atom, in_race: bool, chance: float, is_larger: 
 
 def race_chance(a: Number, b: Number) -> float | None:
     """The probability that a is larger than b, if they are in a race for the largest number, which
-    is P(a < t) = F(t)^v and P(b < t) = F(t)^w: then it is v / (v + w). None if they are not. It is
-    found at four points t, quantiles of the one with the larger median, which must agree within
-    1e-6 (NEGLIGIBLE).
+    is P(a < t) = F(t)^v and P(b < t) = F(t)^w for each t: then it is v / (v + w). None if they are
+    not. It is computed at four points t, quantiles of the one with the larger median, which must
+    agree within 1e-6 (NEGLIGIBLE).
     """
     leader = max(a, b, key=lambda number: number.quantile(0.5))
     chances = []
-    for mass in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):
-        t = leader.quantile(mass)
-        # v and w but for one factor, -log F(t), which cancels
+    for probability in (0.5, 0.2, 0.8, NEGLIGIBLE / 10):  # the middle, and far into the lower tail
+        t = leader.quantile(probability)
+        # -log(F(t)^v) = v * -log F(t): the factor -log F(t) cancels in v / (v + w)
         v, w = minus_log(a.cdf(t)), minus_log(b.cdf(t))
         if v > 0:
-            chances.append(1 / (1 + w / v))
-        else:  # nan if both are 0: at t it cannot be told
-            chances.append(0.0 if w > 0 else math.nan)
+            chances.append(1 / (1 + w / v))  # v / (v + w), for an infinite v, too
+        elif w > 0:
+            chances.append(0.0)
+        else:
+            chances.append(math.nan)  # both are less than t for certain: it cannot be told
     agree = all(abs(chance - chances[0]) < NEGLIGIBLE for chance in chances)  # never with nan
     return chances[0] if agree else None
 
