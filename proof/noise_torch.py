@@ -28,10 +28,11 @@ class Noise(torch.Tensor):
 
     @staticmethod
     def __new__(cls, cells: np.ndarray, dtype: torch.dtype) -> "Noise":
-        """A Noise of these cells, and of their shape. Raises Undecidable unless dtype is float32 or
-        float64: it is what torch takes it for, the cells stay as they are.
+        """A Noise of these cells, and of their shape. torch takes it for a tensor of this dtype;
+        the cells are not converted. Raises Undecidable unless that is float32 or float64.
         """
-        if dtype not in (torch.float32, torch.float64):  # a coin of bfloat16 has 512 values
+        # a uniform number of 16 bits has few values, 512 say: no stand-in for one in [0, 1)
+        if dtype not in (torch.float32, torch.float64):
             raise branch().stop(f"random numbers as {dtype} are not followed")
         noise = torch.Tensor._make_wrapper_subclass(cls, cells.shape, dtype=dtype)
         noise.cells = cells
@@ -57,7 +58,7 @@ def tensor_of(cells: Any, dtype: torch.dtype) -> torch.Tensor:
     return Noise(cells, dtype) if cells.dtype == object else torch.from_numpy(cells)
 
 
-def put(tensor: torch.Tensor, cells: Any) -> torch.Tensor:
+def overwrite(tensor: torch.Tensor, cells: Any) -> torch.Tensor:
     """Turn an ordinary tensor into a Noise: the same object, whoever has it, with other contents.
     Returns it. If it is a view of another tensor, that one becomes a Noise that cannot be used.
     Raises Undecidable if it is a Noise already, and if further tensors share its memory, since they
@@ -133,11 +134,11 @@ def follow(function: Callable, args: tuple, kwargs: dict) -> Any:
     MOVES and CELLS, and for arguments that these do not take, such as `out`.
     """
     name = function.__name__
-    if name == "__get__":  # noise.shape calls shape.__get__: the name is that of the property
+    if name == "__get__":  # noise.shape calls __get__ of the property `shape`: its name counts
         name = function.__self__.__name__
     if args and isinstance(args[0], Noise):
         if name in MOVES:
-            return moved(args[0], function, args[1:], kwargs)
+            return moved(args[0], function, args[1:], kwargs)  # or a fact, such as the shape
         if name in ("item", "tolist"):
             return getattr(args[0].cells, name)()
     return computed(name, args, kwargs)
@@ -150,6 +151,7 @@ def moved(noise: Noise, function: Callable, args: tuple, kwargs: dict) -> Any:
     To find where each element goes, the function is applied to a tensor of their places, 0, 1, 2...
     """
     with torch._C.DisableTorchFunctionSubclass():  # a Noise among args is not to call `follow`
+        # in floats, as function may tell or change the dtype; noise_at reads them as whole numbers
         places = torch.arange(noise.cells.size, dtype=noise.dtype).reshape(noise.shape)
         found = function(places, *args, **kwargs)
     if type(found) is tuple:  # not torch.Size, a fact
@@ -170,18 +172,19 @@ def computed(name: str, args: tuple, kwargs: dict) -> Any:
     **kwargs): a tensor, a Noise if there are Numbers in it; in place it is args[0], changed. Raises
     Undecidable for another name, and for arguments that the function in the table does not take.
     """
-    plain = name.strip("_")
-    if plain not in CELLS:
-        raise branch().stop(f"torch.{plain} of random numbers is not followed")
+    key = name.strip("_")  # "add" of "add", "add_" and "__add__"
+    if key not in CELLS:
+        raise branch().stop(f"torch.{key} of random numbers is not followed")
     arrays = [cells_of(x) for x in args]
     try:
-        cells = CELLS[plain](*arrays, **kwargs)
+        cells = CELLS[key](*arrays, **kwargs)
     except TypeError:
-        raise branch().stop(f"torch.{plain} with these arguments is not followed")
-    if name == f"{plain}_":
-        return put(args[0], cells)
+        raise branch().stop(f"torch.{key} with these arguments is not followed")
+    if name == f"{key}_":
+        return overwrite(args[0], cells)
+    # the widest type of the tensors; if there is none, a TypeError, as torch raises
     dtypes = [x.dtype for x in args if isinstance(x, torch.Tensor)]
-    return tensor_of(cells, reduce(torch.promote_types, dtypes))  # as torch: the widest
+    return tensor_of(cells, reduce(torch.promote_types, dtypes))
 
 
 def cells_of(x: Any) -> Any:
@@ -221,14 +224,14 @@ def uniform_(
     """Write new Numbers into a tensor, uniform from low to `to`, and return it. `self` becomes a
     Noise; the generator is not used. Raises Undecidable if others share its memory.
     """
-    return put(self, uniform(low, to, self.shape))
+    return overwrite(self, uniform(low, to, self.shape))
 
 
 def exponential_(self: torch.Tensor, lambd: float = 1.0, generator: Any = None) -> torch.Tensor:
     """Write new exponential Numbers of the rate lambd into a tensor, and return it. `self` becomes
     a Noise; the generator is not used. Raises Undecidable if others share its memory.
     """
-    return put(self, exponential(1 / lambd, self.shape))
+    return overwrite(self, exponential(1 / lambd, self.shape))
 
 
 def multinomial(
@@ -240,13 +243,14 @@ def multinomial(
     """
     if num_samples > 1:
         raise branch().stop("multinomial of several is not followed")
-    REAL_MULTINOMIAL(p, num_samples, generator=CHECKS)  # raises for wrong arguments
+    # torch's own raises for wrong arguments; a spare generator, so that no global state changes
+    REAL_MULTINOMIAL(p, num_samples, generator=SPARE)
     rows = p.detach().double().reshape(-1, p.shape[-1]).tolist()
     drawn = [choose(row, "sampled") for row in rows]
     return torch.tensor(drawn, dtype=torch.long).reshape(*p.shape[:-1], 1)
 
 
-CHECKS = torch.Generator()  # of numbers that nobody uses
+SPARE = torch.Generator()  # of numbers that nobody uses
 REAL_MULTINOMIAL = torch.multinomial
 # {name of a function of torch: what gives its symbolic numbers}, and of a method of a tensor
 FOLLOWED: dict[str, Callable] = {f.__name__: f for f in (rand, rand_like, multinomial)}
@@ -271,10 +275,10 @@ class Seeded(torch.Generator):
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:
-    """Yield (owner, name, value) for each function of torch, and method of a tensor, that draws or
-    seeds: value can stand in for owner.name. While a run is enumerated it gives a Noise, a tensor
-    of what stands for random numbers, or raises Undecidable if it has none for that; at other times
-    it does what torch does. Nothing is replaced here.
+    """Yield (owner, name, value) for torch.Generator, and each function of torch and method of a
+    tensor that draws or seeds: value can stand in for owner.name. While a run is enumerated it
+    gives a Noise, a tensor of what stands for random numbers, or raises Undecidable if it has none
+    for that, or seeds; at other times it does what torch does. Nothing is replaced here.
     """
     yield torch, "Generator", Seeded
     for owner, followed, refused in (
@@ -282,6 +286,6 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
         (torch.random, {}, SEEDING),
         (torch.Tensor, METHODS, REFUSED_METHODS),
     ):
-        source = Source(owner, followed)  # it refuses each name that is not in `followed`
+        source = Source(owner, followed)  # a method that is not in `followed` raises Undecidable
         for name in [*followed, *refused]:
             yield owner, name, getattr(source, name)
