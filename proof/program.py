@@ -21,31 +21,31 @@ from .forms import form_of
 def load(path: Path) -> ModuleType:
     """Import a file, and return it as a module of the file's name. Its folder becomes the first in
     sys.path, and the module stands in sys.modules unless another has its name. While it is imported
-    the sources of random numbers are replaced (follow.followed), so that `from random import
-    random` imports one that can be followed. Raises OSError if there is no such file, ValueError if
-    it raises anything but KeyboardInterrupt.
+    the sources of random numbers are replaced (follow.followed), those of torch if the file imports
+    it, so that `from random import random` imports one that can be followed. Raises OSError if
+    there is no such file, ValueError if it raises anything but KeyboardInterrupt.
     """
     with named(path):
         source = path.read_bytes()
     imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", source)
     if imports_torch:
         try:
-            from . import noise_torch  # noqa: F401  # before torch's functions are replaced
+            from . import noise_torch  # noqa: F401  # imports torch, so that `followed` finds it
         except ImportError:
-            pass  # without torch: importing the file raises it again, below
+            pass  # there is no torch: the import of the file, below, says so
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules.setdefault(path.stem, module)
     # the flags of `prove` are not for the file
-    with in_one_line(str(path)), followed(), patch.object(sys, "argv", [str(path)]):
+    with errors_as_value_error(str(path)), followed(), patch.object(sys, "argv", [str(path)]):
         spec.loader.exec_module(module)
     return module
 
 
 @contextmanager
-def in_one_line(name: str) -> Iterator[None]:
+def errors_as_value_error(name: str) -> Iterator[None]:
     """Raise ValueError, in one line that begins with the name, in place of any error but
     KeyboardInterrupt.
     """
@@ -89,7 +89,7 @@ def function_at(module: ModuleType, name: str, path: Path) -> Any:
     found: Any = module
     for part in name.split("."):
         if isinstance(found, type) and is_method(found, part):
-            with in_one_line(f"{path}: expected {found.__name__}() to need no argument"):
+            with errors_as_value_error(f"{path}: expected {found.__name__}() to need no argument"):
                 found = found()
         found = getattr(found, part, None)
     return found
@@ -116,7 +116,7 @@ def is_method(kind: type, name: str) -> bool:
 
 
 def is_defined_in(module: ModuleType, value: Any) -> bool:
-    """Whether a value is a function or class of this module, or an object of such a class."""
+    """Whether a value is a function, a class, or a callable object of a class, of this module."""
     try:
         return callable(value) and value.__module__ == module.__name__
     except Exception:  # such as a proxy without anything behind it
