@@ -122,23 +122,25 @@ def prove(
     large = [trial for trial in trials if trial.case.is_large]
     small = [trial for trial in trials if not trial.case.is_large]
 
+    # whether random numbers are handed to it; if not, or if it draws others, too, it has its own
     is_given = bool(forms.names_of(function) & {"sample", "accept", "rng"})
-    say(name, f"in the case {small[0].case.name}", [])
+    say(name, f"in the case {small[0].case.name}", [])  # cases_for gives one at least
     if not is_given:  # its first call may import something that draws, and is followed later
         warm_up(small[0], deadline)
     take_every_branch(name, small, started + timeout * FOR_BRANCHES)
     seed_generators(seed)  # for real runs: enumeration has seeded them by chance
+    # a loop may refuse K = 0; what runs in no case is not wrong, but cannot be judged
     refused = refused_cases(small) if is_loop else []
     small = [trial for trial in small if trial not in refused]
     forgive_empty_drafts(small)
 
     has_own = not is_given or any(trial.entry["symbolic"] for trial in small)
     judged = small
-    found = by_enumeration(small, has_own)
-    if not found:
+    verdict_and_reason = by_enumeration(small, has_own)
+    if verdict_and_reason is None:  # real runs are needed, of the large cases, too
         judged = [*small, *large]
-        found = by_real_runs(judged, has_own, deadline)
-    verdict, reason = found
+        verdict_and_reason = by_real_runs(judged, has_own, deadline)
+    verdict, reason = verdict_and_reason
     entries = [trial.entry for trial in judged]
     result = summary(name, verdict, reason, entries, monotonic() - started) | dict(seed=seed)
     if verdict == "exact":
@@ -162,13 +164,15 @@ def cases_for(
     """
     if cases is None:
         cases = CASES[form]
-        if to_probs is not np.asarray:
+        if to_probs is not np.asarray:  # it changes rows
             of_one_draft = next(case for case in cases if case.K == 1)
-            even = [*cases, *known.cut_cases(of_one_draft, to_probs)]
-            cases = [case.uneven() for case in even]
+            with_long_rows = [*cases, *known.cut_cases(of_one_draft, to_probs)]
+            # no probability lies on the cut of a top-k or top-p, where right samplers differ
+            cases = [case.uneven() for case in with_long_rows]
     if "end" not in forms.names_of(function):
         cases = [case for case in cases if case.end is None]
-    if all(case.is_large for case in cases):
+    n_small = sum(not case.is_large for case in cases)
+    if n_small == 0:
         expected = "a small one; without an end, if the function has no parameter end"
         raise ValueError(f"no case is left to enumerate: expected {expected}")
     return [case.under(to_probs) for case in cases]
@@ -190,9 +194,9 @@ def summary(
     return dict(
         name=name, verdict=verdict, reason=reason, remarks=[],
         distance=max(distances, default=None),
-        would_show=max((runs["would_show"] for runs in measured), default=None),
+        would_show=max((measurement["would_show"] for measurement in measured), default=None),
         cases=entries, branches=sum(entry["branches"] for entry in entries),
-        runs=sum(runs["runs"] for runs in measured), seconds=seconds, seed=None,
+        runs=sum(measurement["runs"] for measurement in measured), seconds=seconds, seed=None,
     )  # fmt: skip
 
 
@@ -224,7 +228,7 @@ def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
         the progress
     deadline: a time of time.monotonic, after which no more branches are taken
     """
-    entries = [trial.entry for trial in trials]
+    entries = [trial.entry for trial in trials]  # the same dicts: they are filled below
     choices_left = MOST_IN_ALL
     for n, trial in enumerate(shown(trials, "cases")):
         case = trial.case
@@ -236,7 +240,7 @@ def take_every_branch(name: str, trials: list[Trial], deadline: float) -> None:
         if found["first_wrong"] or found["problem"]:
             choices_left = min(choices_left, AFTER_FAILURE)
         if found["problem"] == TOO_LONG:
-            deadline = monotonic()  # in another case it would not end, either
+            deadline = monotonic()  # now: no other case is tried, it would not end there, either
     say(name, "in real runs", entries)
 
 
@@ -248,13 +252,13 @@ def refused_cases(trials: list[Trial]) -> list[Trial]:
     if not any_judged(trials):
         return []
     without_drafts = [trial for trial in trials if trial.case.K == 0]
-    return [trial for trial in without_drafts if trial.entry["problem"].startswith("it raised")]
+    return [trial for trial in without_drafts if is_error(trial.entry["problem"])]
 
 
 def forgive_empty_drafts(trials: list[Trial]) -> None:
-    """Change the entries of a function of which in no case every branch could be taken: what it
-    raised for an empty draft is then no error that makes it wrong ("first_wrong"), but a reason
-    why it cannot be judged ("problem"), as such a function does not run at all.
+    """If in no case every branch could be taken, the function does not run at all. Then an error
+    that it raised for an empty draft does not make it wrong, but is a reason why it cannot be
+    judged: change the entry from "first_wrong" to "problem". Else change nothing.
     """
     if any_judged(trials):
         return
@@ -267,6 +271,11 @@ def forgive_empty_drafts(trials: list[Trial]) -> None:
 def any_judged(trials: list[Trial]) -> bool:
     """Whether every branch was taken of one of the cases at least."""
     return any(trial.entry["distance"] is not None for trial in trials)
+
+
+def is_error(problem: str) -> bool:
+    """Whether a problem is an error that the function raised: "it raised TypeError: ..."."""
+    return problem.startswith("it raised")
 
 
 # ---------------------------------------------------------------- the verdict
@@ -291,7 +300,8 @@ def by_enumeration(trials: list[Trial], has_own: bool) -> Verdict | None:
         "undecidable"  the function returns tuples that are no rounds
         "wrong"        a case is wrong, and none did something else when it ran again; not has_own
         "undecidable"  a run does not end
-        "undecidable"  a run raises an error; not has_own
+        "undecidable"  a case has any other problem, such as an error, but for the three about which
+                       real runs tell more: STATE, TOO_MANY and NO_TIME; not has_own
 
     has_own: whether the function has random numbers of its own: then real runs may tell more
     """
@@ -300,10 +310,11 @@ def by_enumeration(trials: list[Trial], has_own: bool) -> Verdict | None:
         return "undecidable", forms.TUPLES
     if not has_own and wrong_of(trials) and STATE not in problems:
         return "wrong", None
-    # of these three real runs may tell more anyway, of others only if there are hidden numbers
-    others = {*problems} - {STATE, TOO_MANY, NO_TIME}
-    if TOO_LONG in problems or (others and not has_own):
-        return "undecidable", problems[0]
+    if TOO_LONG in problems:
+        return "undecidable", TOO_LONG
+    for problem in problems:
+        if not has_own and problem not in (STATE, TOO_MANY, NO_TIME):
+            return "undecidable", problem
     return None
 
 
@@ -316,12 +327,12 @@ def by_real_runs(trials: list[Trial], has_own: bool, deadline: float) -> Verdict
     trials: one for each case, all enumerated but those that are too large
     has_own: whether the function has random numbers of its own
     """
-    if STATE in problems_of(trials):
+    if STATE in problems_of(trials):  # it did something else when it ran again
         for trial in trials:
             trial.entry["first_wrong"] = None
         # it may have kept symbolic numbers for later: real runs fail until these are used up
         warm_up(trials[0], deadline, most=MEASURE)
-    wanted = to_run(trials, has_own)
+    wanted = runs_wanted(trials, has_own)
     failure = run_in_turn(wanted, deadline)
     tried = [trial for trial, _ in wanted]
     for trial in tried:
@@ -329,27 +340,35 @@ def by_real_runs(trials: list[Trial], has_own: bool, deadline: float) -> Verdict
     return after_real_runs(tried, trials, failure)
 
 
-def to_run(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
-    """[(trial, number of real runs)] of those that need them. If enumeration found some wrong, it
-    is one of these only, with 100,000: the first that gave what no right one gives, or has a
-    distance above 0.05 (CLEAR); or else that with the largest. If none is wrong, each that is too
-    large to enumerate gets 4,000; and each other one 5,000 if not every branch of all could be
-    taken, else 300, or none without has_own.
+def runs_wanted(trials: list[Trial], has_own: bool) -> list[tuple[Trial, int]]:
+    """[(trial, number of real runs)] of the trials that need real runs.
+
+    If enumeration found wrong cases, only one of these needs them, 100,000 (ACCUSE): the first that
+    is clearly wrong, or else the one with the largest distance. Clearly wrong is a distance above
+    0.05 (CLEAR), and a run that gave what no right one gives. If no case is wrong, each that is too
+    large to enumerate gets 4,000; each other one gets 5,000 if some case has a problem; if none
+    has, 300 with has_own, and none without.
 
     has_own: whether the function has random numbers of its own
     """
     wrong = wrong_of(trials)
     if wrong:
-        distance = lambda trial: trial.entry["distance"] or 1.0  # None: an event, seen in a run
-        clear = [trial for trial in wrong if distance(trial) > CLEAR]
-        accused = clear[0] if clear else max(wrong, key=distance)
-        return [(accused, ACCUSE)]
-    n_runs = CONFIRM if has_own else 0
+        accused = next((trial for trial in wrong if wrongness(trial) > CLEAR), None)
+        return [(accused or max(wrong, key=wrongness), ACCUSE)]
+    large = [(trial, WIDE_RUNS) for trial in trials if trial.case.is_large]
     if problems_of(trials):
         n_runs = MEASURE
-    small = [(trial, n_runs) for trial in trials if n_runs and not trial.case.is_large]
-    large = [(trial, WIDE_RUNS) for trial in trials if trial.case.is_large]
-    return small + large
+    elif has_own:
+        n_runs = CONFIRM
+    else:
+        return large
+    return [(trial, n_runs) for trial in trials if not trial.case.is_large] + large
+
+
+def wrongness(trial: Trial) -> float:
+    """The distance of a wrong case; 1 if it has none, as a run gave what no right one gives."""
+    distance = trial.entry["distance"]
+    return 1.0 if distance is None else distance
 
 
 def run_in_turn(wanted: list[tuple[Trial, int]], deadline: float) -> str:
@@ -376,7 +395,8 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
     """(verdict, its reason, None for "wrong" and "exact") after real runs, the first that fits:
 
         "wrong"           the real runs of a case show that
-        "undecidable"     a real run raised an error or did not end
+        "undecidable"     a real run raised an error or did not end; the reason is the first error
+                          that enumeration met, if there is one
         "undecidable"     enumeration found an error in a case, and the real runs do not show it
         "exact"           every branch of every case was taken, and every real run was made
         "not told apart"  of each case the real runs would have shown a distance of 0.5 (SHOWS)
@@ -385,14 +405,15 @@ def after_real_runs(tried: list[Trial], trials: list[Trial], failure: str) -> Ve
     tried: the trials that had real runs; trials: those of all cases
     failure: what made an end of the real runs before all were made, NO_TIME or an error, or ""
     """
-    problems, wrong = problems_of(trials), wrong_of(trials)
     if any(trial.is_wrong for trial in tried):
         return "wrong", None
+    problems = problems_of(trials)
     if failure not in ("", NO_TIME):
-        reason = next((words for words in problems if words.startswith("it raised")), failure)
-        return "undecidable", reason
-    if wrong:
-        shown = wrong[0].entry["first_wrong"]
+        errors = [problem for problem in problems if is_error(problem)]
+        return "undecidable", errors[0] if errors else failure
+    wrong_by_enumeration = wrong_of(trials)
+    if wrong_by_enumeration:
+        shown = wrong_by_enumeration[0].entry["first_wrong"]
         figures = f"{shown['yours']:.4f} for {shown['right']:.4f}"
         n_runs = sum(trial.bet.runs for trial in tried)
         few = f"{figures} is too little to be seen in {n_runs:,} real runs, or not followed rightly"
@@ -420,10 +441,12 @@ def remarks_on(trials: list[Trial], is_loop: bool, deadline: float) -> list[str]
 
 
 def on_cuts(trials: list[Trial]) -> Iterator[str]:
-    """Yield a remark if to_probs cuts rows of 1,000 tokens, but none of the cases' rows."""
-    to_probs = trials[0].case.to_probs
-    rows = [trial.case.target(()) for trial in trials]
-    cuts_one = any(known.is_cut(row, to_probs) for row in rows)
+    """Yield a remark if to_probs cuts rows of 1,000 tokens, but of no case the target's first row,
+    that after the empty text.
+    """
+    to_probs = trials[0].case.to_probs  # that of all
+    first_rows = [trial.case.target(()) for trial in trials]
+    cuts_one = any(known.is_cut(row, to_probs) for row in first_rows)
     if not cuts_one and known.is_cut(known.sloping(1_000), to_probs):
         yield "top_k, top_p or to_probs cuts no row of the enumerated cases"
 
@@ -441,8 +464,9 @@ def on_length(trials: list[Trial]) -> Iterator[str]:
 def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     """Yield a remark if a function makes more passes of the target than tokens; else one if it
     gains fewer tokens than verify, and one if it gains more than block verification. Each names the
-    case in which that is the most. What it gains in a case is "kept" of the entry: tokens beyond
-    one for each pass, on average. is_loop: whether remarks hint at a likely fault of a loop
+    case in which the difference is the largest. What it gains in a case is "kept" of the entry:
+    tokens beyond one for each pass, on average. is_loop: whether remarks hint at a likely fault of
+    a loop
     """
     entries = [trial.entry for trial in trials]
     least = min(entries, key=itemgetter("kept"))
@@ -456,19 +480,22 @@ def on_gain(trials: list[Trial], is_loop: bool) -> Iterator[str]:
     lacks = lambda trial: trial.entry["kept_by_verify"] - trial.entry["kept"]
     exceeds = lambda trial: trial.entry["kept"] - trial.entry["kept_at_most"]
     fewest, most = max(chains, key=lacks), max(chains, key=exceeds)
-    row, stale = "take the wrong row of q", "or use a stale cache?"
     if lacks(fewest) > TOLERANCE:
         entry = fewest.entry
         figures = f"{max(entry['kept'], 0):.4f} for {entry['kept_by_verify']:.4f}"
-        ends = fewest.case.end is not None
-        last = "use a stale cache, or go on after the end?" if ends else stale
-        hint = f"; does it draft too few, lose the bonus, {row}, {last}" if is_loop else ""
-        yield f"it gains fewer tokens than verify, {figures} ({entry['name']}){hint}"
+        hint = "; does it draft too few, lose the bonus, take the wrong row of q, "
+        if fewest.case.end is None:
+            hint += "or use a stale cache?"
+        else:
+            hint += "use a stale cache, or go on after the end?"
+        remark = f"it gains fewer tokens than verify, {figures} ({entry['name']})"
+        yield remark + hint if is_loop else remark
     if exceeds(most) > TOLERANCE:
         entry = most.entry
         figures = f"{entry['kept']:.4f} for {entry['kept_at_most']:.4f}"
-        hint = f"; does it draft too many, {row}, {stale}" if is_loop else ""
-        yield f"it gains more tokens than block verification, {figures} ({entry['name']}){hint}"
+        hint = "; does it draft too many, take the wrong row of q, or use a stale cache?"
+        remark = f"it gains more tokens than block verification, {figures} ({entry['name']})"
+        yield remark + hint if is_loop else remark
 
 
 def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
@@ -490,7 +517,8 @@ def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
 def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
     """The texts, cut to the length that was asked for, that a function writes but the target never
     does, if random numbers are exactly 0 wherever another number would change a decision. The case
-    of the trial is enumerated again for it, until the deadline, a time of time.monotonic.
+    of the trial is enumerated again for it, until the deadline, a time of time.monotonic, or until
+    20,000 random choices were made (AFTER_FAILURE): then these are the texts found so far.
     """
 
     def run(branch: Branch) -> tuple[Text, int]:
@@ -500,8 +528,8 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
     taken, _ = walk(run, AFTER_FAILURE, deadline)
     texts = [one.text[: trial.case.n_tokens] for one in taken if one.ended]
     right_texts = trial.case.laws()[0]  # a case that is enumerated has one law
-    begins = lambda text: any(right[: len(text)] == text for right in right_texts)
-    return [text for text in texts if not begins(text)]
+    begins_a_right_one = lambda text: any(right[: len(text)] == text for right in right_texts)
+    return [text for text in texts if not begins_a_right_one(text)]
 
 
 def more_by_block(entry: dict[str, Any]) -> float:

@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import own_loops as loops
@@ -318,6 +319,17 @@ def test_a_black_box_is_called_wrong_only_if_real_runs_agree(monkeypatch):
     monkeypatch.setattr(examination, "total_variation", lambda yours, right: 0.4)
     result = prove(right_samplers.legacy_numpy, RULE_CASES[:1])
     assert result["verdict"] == "undecidable" and "real runs" in result["reason"]
+
+
+@pytest.mark.parametrize("deciding", [enumeration.TOO_LONG, "it raised ValueError: no"])
+def test_the_reason_is_the_problem_that_decides(deciding):
+    """Of other problems that came before it, real runs might have told more."""
+    problems = [enumeration.STATE, enumeration.TOO_MANY, deciding]
+    trials = [
+        SimpleNamespace(entry=dict(problem=problem, first_wrong=None)) for problem in problems
+    ]
+    assert referee.by_enumeration(trials, has_own=False) == ("undecidable", deciding)
+    assert referee.by_enumeration(trials[:-1], has_own=False) is None
 
 
 def test_a_difference_that_real_runs_cannot_show_is_no_accusation():
