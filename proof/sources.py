@@ -53,10 +53,10 @@ class Source:
 
     def _follow(self, name: str, args: tuple, kwargs: dict) -> Any:
         """Call the function that stands in for the generator's method `name` in a run, and return
-        what it returns: a Number or an outcome, or an array of them. The Branch of the run, its
-        record, has `symbolic` True from then on: there were Numbers. Raises Undecidable if nothing
-        stands in for the method, for an argument `out`, and for arguments of the wrong number or
-        type; for others that the generator refuses, such as a negative size, what it raises.
+        what it returns: a Number or an outcome, or an array of them. Sets `symbolic` of the run's
+        Branch: the run has used a generator. Raises Undecidable if nothing stands in for the
+        method, for an argument `out`, and for arguments of which the method or its stand-in raises
+        TypeError; for others that the method refuses, such as a negative size, what it raises.
         """
         branch().symbolic = True
         if name not in self._followed or "out" in kwargs:
@@ -172,10 +172,12 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     replaced here.
     """
     # np.random.normal, random.gauss and the like are methods of one hidden generator of a module
-    numpys, pythons = np.random.mtrand._rand, random._inst  # type: ignore[attr-defined]
-    yield from methods_of(np.random, Source(numpys, NUMPY))
-    yield from methods_of(random, Source(pythons, PYTHON))
-    yield np.random, "seed", Source(numpys, NUMPY).seed  # a function, which calls that method
+    numpy_source = Source(np.random.mtrand._rand, NUMPY)
+    python_source = Source(random._inst, PYTHON)  # type: ignore[attr-defined]
+    yield from methods_of(np.random, numpy_source)
+    yield from methods_of(random, python_source)
+    # np.random.seed is no method, but a function that calls the generator's method `seed`
+    yield np.random, "seed", numpy_source.seed
     for name in ("default_rng", "Generator", "RandomState"):
         yield np.random, name, factory(getattr(np.random, name), NUMPY)
     yield random, "Random", factory(random.Random, PYTHON)
@@ -194,17 +196,17 @@ def methods_of(module: Any, source: Source) -> Iterator[tuple[Any, str, Any]]:
 
 def factory(real: Any, followed: dict) -> type:
     """Make a class to stand for `real`, a function or class that makes a random number generator,
-    such as default_rng. Called with the same arguments, it returns a Source in place of what `real`
-    makes; with a Source as the first one, that Source. With a seed, or another generator, it raises
-    Undecidable while a run is enumerated. If `real` is a class, it is a subclass of it.
+    such as default_rng. The class takes the same arguments, and returns a Source in place of what
+    `real` makes; with a Source as the first one, that Source. With a seed, or another generator, it
+    raises Undecidable while a run is enumerated; None is no seed. The class is a subclass of `real`
+    if that is a class.
 
     followed: of the Sources, {name of a method: the function that takes its place in such a run}
     """
-    # of a class a subclass, for isinstance
-    kind: Any = real if isinstance(real, type) else object
+    base: Any = real if isinstance(real, type) else object
 
-    class Factory(kind):
-        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+    class Factory(base):
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # -> a Source, no Factory
             if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
                 return args[0]
             is_given = any(x is not None for x in (*args, *kwargs.values()))

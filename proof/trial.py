@@ -36,7 +36,8 @@ class Trial:
     @cached_property
     def bets(self) -> list[Bet]:
         """A bet for each right distribution that the case has: one, of its texts; of a case too
-        large to enumerate several, each of a few tokens of a text.
+        large to enumerate several, each of a few tokens of a text. They share the probability alpha
+        to call an exact sampler wrong, in equal parts.
         """
         laws = self.case.laws()
         return [Bet(law, self.alpha / len(laws)) for law in laws]
@@ -79,8 +80,8 @@ class Trial:
         try:
             with np.errstate(all="ignore"):  # as in `followed`
                 text, _ = enumeration.in_time(run, branch, deadline)
-        except (KeyboardInterrupt, OutOfTime, Impossible):  # first: two are Undecidables, as below
-            raise
+        except (KeyboardInterrupt, OutOfTime, Impossible):
+            raise  # as it is; the last two are subclasses of Undecidable
         except Undecidable as problem:
             raise Undecidable(f"{where}: {problem}") from None
         except BaseException as error:
@@ -89,9 +90,9 @@ class Trial:
 
     def conclude(self) -> None:
         """Write what the real runs show into self.entry, a dict: "measured", with their number, the
-        odds against an exact sampler, and the text that speaks most against it. If they show that
-        the sampler is wrong, and "first_wrong" is None, that gets the text, and "distance" and
-        "kept" become None. Without a run it changes nothing.
+        odds against an exact sampler, the text that speaks most against it, and the first event. If
+        they show that the sampler is wrong, and "first_wrong" is None, that gets text and event,
+        and "distance" and "kept" become None. Without a run it changes nothing.
         """
         bet = self.bet
         n_runs = bet.runs + len(self.events)
@@ -100,8 +101,9 @@ class Trial:
         text, yours, right = bet.worst()
         event = self.events[0] if self.events else ""
         shown = dict(text=list(text), yours=yours, right=right, event=event)
-        log10_odds = None  # an exact sampler never writes it
-        if not event and math.isfinite(bet.log_odds):
+        if event or not math.isfinite(bet.log_odds):
+            log10_odds = None  # infinite: an exact sampler never does that
+        else:
             log10_odds = bet.log_odds / math.log(10)
         figures = dict(runs=n_runs, log10_odds=log10_odds, would_show=bet.would_show())
         self.entry["measured"] = shown | figures
@@ -114,12 +116,13 @@ def new_entry(case: Case) -> dict[str, Any]:
     before anything is known of a sampler. kept_by_verify and kept_at_most, what verify and block
     verification gain, are None for trees and for cases that are too large to enumerate.
     """
-    has_law = not case.parents and not case.is_large
+    is_small_chain = not case.parents and not case.is_large
+    p, q = case.p(()), case.q(())  # after the empty text
     return dict(
-        name=case.name, p=case.p(()).tolist(), q=case.q(()).tolist(), K=case.K,
+        name=case.name, p=p.tolist(), q=q.tolist(), K=case.K,
         is_large=case.is_large,
-        kept_by_verify=drafts_kept(case, block=False) if has_law else None,
-        kept_at_most=drafts_kept(case, block=True) if has_law else None,
+        kept_by_verify=drafts_kept(case, block=False) if is_small_chain else None,
+        kept_at_most=drafts_kept(case, block=True) if is_small_chain else None,
         distance=None, kept=None, first_wrong=None, problem="", left_out=0.0, measured=None,
         branches=0, length=0, symbolic=False, meets_zero=False,
     )  # fmt: skip
