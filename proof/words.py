@@ -30,18 +30,19 @@ def describe_exact(result: dict[str, Any]) -> list[str]:
           verification, the most in a round, 1.4000.
 
     result: {"name", "cases", "distance", "branches", "seconds", "runs", "remarks"}; each case has
-        "name", "distance" (None if real runs judged it), "left_out", "measured" and the keys that
-        describe_kept needs
+        "name", "distance" (None if it was not enumerated: real runs judged it), "left_out",
+        "measured" and the keys that describe_kept needs
     """
-    small = [case for case in result["cases"] if case["distance"] is not None]
+    enumerated = [case for case in result["cases"] if case["distance"] is not None]
     rounding = "; float32 rounds as much" if result["distance"] > 1e-9 else ""
     took = f"{result['branches']:,} branches, {result['seconds']:.1f} s"
     figures = f"(largest distance {result['distance']:.0e}{rounding}; {took})"
-    noun = "case" if len(small) == 1 else "cases"
-    lines = [f"{result['name']}: EXACT in {len(small)} {noun} {figures}."]
-    telling = max(small, key=more_by_block)
-    lines.append(describe_kept(telling, telling["name"]))
-    left_out = max(case["left_out"] for case in small)
+    noun = "case" if len(enumerated) == 1 else "cases"
+    lines = [f"{result['name']}: EXACT in {len(enumerated)} {noun} {figures}."]
+    # the case in which block verification gains most over the token rule
+    telling = max(enumerated, key=more_by_block)
+    lines.append(describe_kept(telling, where=telling["name"]))
+    left_out = max(case["left_out"] for case in enumerated)
     if left_out > 0:
         lines.append(f"  Left out: branches of probability {left_out:.0e}, which did not end yet.")
     if result["runs"]:
@@ -55,17 +56,19 @@ def describe_runs(cases: list[dict[str, Any]]) -> str:
     have shown."
 
     cases: {"name", "distance", "measured"}: distance is None for those that were not enumerated;
-        measured is None or {"runs", "would_show"}
+        measured is None or {"runs", "would_show"}, and not None for one case at least
     """
     measured = [case for case in cases if case["measured"]]
-    n_small = sum(c["measured"]["runs"] for c in measured if c["distance"] is not None)
-    words = [f"{n_small:,} real runs of them agree"] if n_small else []
+    words = []
+    n_agree = sum(case["measured"]["runs"] for case in measured if case["distance"] is not None)
+    if n_agree:
+        words.append(f"{n_agree:,} real runs of them agree")
     for case in measured:
         if case["distance"] is None:
             runs, would_show = case["measured"]["runs"], figure(case["measured"]["would_show"])
-            shown = f"where a distance of {would_show} would have shown"
-            few = f"a few tokens at a time: not told apart in {runs:,} real runs"
-            words.append(f"{case['name']}, {few}, {shown}")
+            not_told_apart = f"a few tokens at a time: not told apart in {runs:,} real runs"
+            where = f"where a distance of {would_show} would have shown"
+            words.append(f"{case['name']}, {not_told_apart}, {where}")
     return "; ".join(words) + "."
 
 
@@ -77,28 +80,29 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
           Text "1": yours 0.4000, right 0.3000. It happens so: drafted 1 (0.40), coin of ...
           Wrong in 3 of 29 cases; right where: K = 0; p = q.
 
-    result: {"name", "cases"}; each case has "name", "K", "p", "q", "distance", "kept", "problem",
-        "measured", and "first_wrong", which is None where it is not wrong
+    result: {"name", "cases"}; each case has "name", "K", "p", "q", "is_large", "distance", "kept",
+        "problem", "measured", and "first_wrong", which is None where it is not wrong; the one that
+        is shown has what describe_kept needs, too
     """
     cases = result["cases"]
     wrong = [case for case in cases if case["first_wrong"]]
     with_runs = [case for case in wrong if case["measured"]]
-    case = with_runs[0] if with_runs else wrong[0]
-    first_wrong, measured = case["first_wrong"], case["measured"]
+    shown = with_runs[0] if with_runs else wrong[0]
+    first_wrong, measured = shown["first_wrong"], shown["measured"]
     distance = "Not the target's distribution"
-    if case["distance"] is not None:
-        size = figure(case["distance"])
+    if shown["distance"] is not None:
+        size = figure(shown["distance"])
         distance = f"Total variation distance {size} from the target's distribution"
-    # the many tokens of such a case count by classes
-    has_classes = case["is_large"] and len(case["p"]) > MOST_SHOWN
+    # a large case with many tokens is judged by classes of tokens, not by each token
+    has_classes = shown["is_large"] and len(shown["p"]) > MOST_SHOWN
     what = "Classes of tokens" if has_classes else "Text"
-    models = f"K = {case['K']}; at first p = {numbers(case['p'])}, q = {numbers(case['q'])}"
+    models = f"K = {shown['K']}; at first p = {numbers(shown['p'])}, q = {numbers(shown['q'])}"
     lines = [
         f"{result['name']}: WRONG. {distance} ({models}).",
         f"  {describe_first_wrong(first_wrong, what)}",
     ]
-    if case["kept"] is not None:
-        lines.append(describe_kept(case))
+    if shown["kept"] is not None:
+        lines.append(describe_kept(shown))
     lines.append(f"  {describe_where(cases)}")
     problems = [case["problem"] for case in cases if case["problem"]]
     if measured and not first_wrong["event"]:
@@ -110,14 +114,16 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
 
 def describe_where(cases: list[dict[str, Any]]) -> str:
     """In which cases a function is wrong: "Wrong in 3 of 29 cases; right where: K = 0; p = q;
-    undecided in 2."
+    undecided in 2." Of more than 12 right cases (MOST_SHOWN) it names three: "right in 20, such as
+    K = 0; p = q; K = 1".
 
     cases: {"name", "distance" (None if it was not enumerated), "first_wrong" (None if it is not
         wrong), "problem" ("" if it was decided)}
     """
     n_wrong = sum(case["first_wrong"] is not None for case in cases)
     n_problems = sum(case["problem"] != "" for case in cases)
-    right = [c["name"] for c in cases if c["distance"] is not None and not c["first_wrong"]]
+    enumerated = [case for case in cases if case["distance"] is not None]
+    right = [case["name"] for case in enumerated if case["first_wrong"] is None]
     words = [f"Wrong in {n_wrong} of {len(cases)} cases"]
     if len(right) > MOST_SHOWN:
         words.append(f"right in {len(right)}, such as {'; '.join(right[:3])}")
@@ -137,12 +143,14 @@ def describe_first_wrong(first_wrong: dict[str, Any], what: str = "Text") -> str
         words, None if real runs found it, "event": what no right sampler gives, in words, or ""}
     what: the word for the text
     """
-    yours, right, draws = first_wrong["yours"], first_wrong["right"], first_wrong["draws"]
-    text, event = " ".join(map(str, first_wrong["text"])), first_wrong["event"]
-    digits = 4 if abs(yours - right) > 1e-3 else 7  # enough to tell the two apart
-    wrong = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}'
-    if event:  # no text is wrong
+    event, draws = first_wrong["event"], first_wrong["draws"]
+    if event:
         wrong = event[0].upper() + event[1:]
+    else:
+        text = " ".join(map(str, first_wrong["text"]))
+        yours, right = first_wrong["yours"], first_wrong["right"]
+        digits = 4 if abs(yours - right) > 1e-3 else 7  # enough to tell the two apart
+        wrong = f'{what} "{text}": yours {yours:.{digits}f}, right {right:.{digits}f}'
     if draws is None:
         how = "Real runs show it."
     elif draws:
