@@ -47,7 +47,13 @@ text { fill: var(--ink); font: 17px system-ui, "Segoe UI", "DejaVu Sans", sans-s
 
 
 def write_picture(name: str, title: str, height: int, style: str, parts: list[str]):
-    """Write docs/NAME.svg, 1000 wide."""
+    """Write docs/NAME.svg, 1000 wide: `parts` on a card. Each shape has its colours as attributes,
+    too.
+
+    title: the name of the picture for those who do not see it
+    style: more CSS, after STYLE
+    parts: SVG elements, in the order in which they are drawn
+    """
     size = f'viewBox="0 0 1000 {height}" width="1000" height="{height}"'
     card = f'<rect x="1" y="1" width="998" height="{height - 2}" class="card" rx="12"/>'
     lines = [f'<svg xmlns="http://www.w3.org/2000/svg" role="img" {size}><title>{title}</title>']
@@ -64,7 +70,9 @@ def paint():
 # ---------------------------------------------------------------- the race
 
 PROMPT, N_TOKENS, K, TURNS = "The wolf knew the", 20, 4, 15
-PLAYED = 6  # seconds that the slower decoder takes in the picture, which plays once
+PLAYED = 6  # seconds that autoregressive decoding takes in the picture, which plays once
+LANE_WIDTH = 960  # pixels of the whole axis of time
+LETTER = 8.6  # pixels from one character of a token to the next
 RACE_STYLE = """
 .count { font-weight: 700; font-size: 30px; fill: var(--p); } .gain { font-size: 14px; }
 .unit { font-weight: 400; font-size: 17px; fill: var(--soft); }
@@ -84,14 +92,16 @@ line.target { stroke: var(--target); stroke-dasharray: 2 2; }
 
 
 def run(models, ids, decoder):
-    """Decode once, greedily. Returns a list: (Round, seconds of drafting, seconds in all)."""
+    """Decode once, greedily. Returns of each round: (Round, seconds of drafting, of the whole)."""
     rounds = timed_rounds(decoder, *models, None, ids, N_TOKENS, K=K, to_probs=SamplingParams(0.0))
     next(rounds)  # the prefill
     return [(one.round, one.drafting, one.seconds) for one in rounds]
 
 
 def race():
-    """Draw both decoders on one axis of time: the passes, what each brings, and the text."""
+    """Draw both decoders on one axis of time, in docs/race.svg: the passes, what each brings, and
+    the text.
+    """
     *models, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     ids = encoder.encode(PROMPT)
     lanes = {
@@ -102,60 +112,73 @@ def race():
     for _ in range(TURNS):
         for decoder in lanes:
             runs[decoder].append(run(models, ids, decoder))
-    parts, slowest, counts = [], 0.0, []
+    rounds, times = {}, {}
+    for decoder, turns in runs.items():
+        rounds[decoder] = [this_round for this_round, _, _ in turns[0]]  # greedy: each turn's
+        times[decoder] = []
+        for of_round in zip(*turns):
+            _, drafting, whole = zip(*of_round)
+            times[decoder].append((median(drafting), median(whole)))
+    autoregressive_time = sum(whole for _, whole in times["autoregressive"])
+    scale = LANE_WIDTH / autoregressive_time
+    parts = []
     for top, (decoder, what) in zip((20, 165), lanes.items()):
-        turns = runs[decoder]
-        rounds = [rounds_at[0][0] for rounds_at in zip(*turns)]
-        times = [  # medians over the turns
-            [median(turn[i] for turn in rounds_at) for i in (1, 2)] for rounds_at in zip(*turns)
-        ]
-        slowest = slowest or sum(whole for _, whole in times)
-        parts += draw_lane(encoder, rounds, times, 960 / slowest, top, f"{decoder.title()}: {what}")
-        counts.append(len(rounds))
+        title = f"{decoder.title()}: {what}"
+        parts += draw_lane(encoder, rounds[decoder], times[decoder], scale, top, title)
     legend = [("accepted draft", "draft"), ("correction", "correction"), ("bonus", "bonus")]
     x = 20.0
     for words, source in [*legend, ("target alone", "target")]:
-        parts += mark_token(x, 322, words, source, 8.6)
-        x += 8.6 * len(words) + 14
+        parts += mark_token(x, 322, words, source)
+        x += LETTER * len(words) + 14
     words = f"greedy: the same text; grey: drafting; times of {TURNS} runs"
     parts.append(f'<text x="980" y="322" class="soft small end">{words}</text>')
-    title = f"The same prompt, autoregressive and speculative: {counts[0]} and {counts[1]} passes"
+    counts = " and ".join(str(len(rounds[decoder])) for decoder in lanes)
+    title = f"The same prompt, autoregressive and speculative: {counts} passes"
     write_picture("race", title, 340, RACE_STYLE, parts)
 
 
 def draw_lane(encoder, rounds, times, scale, top, title):
-    """The parts of one decoder. scale: pixels per second"""
+    """The SVG elements of one decoder, to be drawn from `top` down. Each round is a group, which
+    appears when it begins: its bars on the axis of time, and its tokens in the line of text.
+
+    times: of each round, seconds of (drafting, the whole)
+    scale: pixels per second
+    """
     parts = [f'<text x="20" y="{top + 16}" class="title">{title}</text>']
     count = f'{len(rounds)}<tspan class="unit"> target passes</tspan>'
     parts.append(f'<text x="980" y="{top + 20}" class="count end">{count}</text>')
-    x, text_x, width = 20.0, 20.0, 8.6
+    begin = text_x = 20.0
     for this_round, (drafting, whole) in zip(rounds, times):
-        begin, middle, x = x, x + drafting * scale, x + whole * scale
-        delay = f"animation-delay: {(x - 20) / 960 * PLAYED:.2f}s"
+        middle = begin + drafting * scale
+        end = begin + whole * scale
+        delay = f"animation-delay: {(end - 20) / LANE_WIDTH * PLAYED:.2f}s"
         parts.append(f'<g class="part" style="{delay}">')
-        for name, a, b in (("drafting", begin, middle), ("pass", middle, x)):
+        for name, a, b in (("drafting", begin, middle), ("pass", middle, end)):
             bar = f'x="{a:.1f}" y="{top + 50}" width="{max(0.0, b - a - 1):.1f}" height="22"'
             parts.append(f'<rect class="{name}" {bar}/>')
-        gain = f'<text x="{(middle + x) / 2:.1f}" y="{top + 44}" class="gain middle">'
+        gain = f'<text x="{(middle + end) / 2:.1f}" y="{top + 44}" class="gain middle">'
         parts.append(f"{gain}+{len(this_round.tokens)}</text>")
         for token, source in zip(this_round.tokens, sources_of(this_round)):
             text = encoder.decode([token])
-            parts += mark_token(text_x, top + 100, text, source, width)
-            text_x += len(text) * width
+            parts += mark_token(text_x, top + 100, text, source)
+            text_x += len(text) * LETTER
         parts.append("</g>")
+        begin = end
     return parts
 
 
-def mark_token(x, y, text, name, width):
-    """A token on its ground, with a line below. width: of a character"""
-    end = x + width * len(text)
+def mark_token(x, y, text, source):
+    """The SVG elements of a token at x, its text on the line y: a box, the text, a line below, all
+    of the CSS class `source`, which says where the token comes from.
+    """
+    end = x + LETTER * len(text)
     box = f'x="{x:.1f}" y="{y - 16}" width="{end - x - 1:.1f}" height="22"'
     shown = escape(text.replace("\n", "¶"))
     length = f'textLength="{end - x - 1:.1f}" xml:space="preserve"'
     return [
-        f'<rect class="{name}" {box} rx="3"/>',
-        f'<text x="{x:.1f}" y="{y}" class="token {name}" {length}>{shown}</text>',
-        f'<line class="{name}" x1="{x:.1f}" x2="{end - 2:.1f}" y1="{y + 7}" y2="{y + 7}"/>',
+        f'<rect class="{source}" {box} rx="3"/>',
+        f'<text x="{x:.1f}" y="{y}" class="token {source}" {length}>{shown}</text>',
+        f'<line class="{source}" x1="{x:.1f}" x2="{end - 2:.1f}" y1="{y + 7}" y2="{y + 7}"/>',
     ]
 
 
@@ -172,7 +195,9 @@ polyline { fill: none; stroke-width: 2.5px; } .cpu { stroke: var(--p); } circle 
 
 
 def measure_passes(turns=15):
-    """{rows: seconds of a pass of 17M over them, the median of several turns}"""
+    """{n: seconds of a pass of 17M over n rows, after 64 tokens}, the median of so many turns. One
+    more turn before them warms up.
+    """
     target, _, _ = load_pair("17M", "ngram", MODELS_DIR)
     ids = [i % 1000 for i in range(64 + max(ROWS))]
     cache, seconds = target.new_cache(), {n: [] for n in ROWS}
@@ -180,18 +205,21 @@ def measure_passes(turns=15):
     for _ in range(turns + 1):
         for n in ROWS:
             start = perf_counter()
+            # it computes the last n again, whatever the cache holds of them
             target.read(ids[: 64 + n], cache, n_last=n)
             seconds[n].append(perf_counter() - start)
-    return {n: median(of_turns[1:]) for n, of_turns in seconds.items()}
+    return {n: median(warm) for n, (_, *warm) in seconds.items()}
 
 
 def verify_cost():
-    """Draw the time of a pass over its rows, relative to a pass over one, for three machines."""
+    """Draw the time of a pass over its rows, relative to a pass over one, in docs/verify_cost.svg:
+    for three machines, and for comparison that of a pass for each row.
+    """
     seconds = measure_passes()
     cpu = [(n, seconds[n] / seconds[1]) for n in ROWS]
     x_of = lambda rows: 70 + 560 * log2(rows) / 10
     y_of = lambda time: 350 - 280 * log2(max(time, 1)) / 4  # below 1 is noise
-    line = lambda points: " ".join(f"{x_of(n):.1f},{y_of(time):.1f}" for n, time in points)
+    path = lambda points: " ".join(f"{x_of(n):.1f},{y_of(time):.1f}" for n, time in points)
     question = "How many times as long as a pass over one row does a pass over several take?"
     parts = [f'<text x="20" y="30" class="title">{question}</text>']
     for i in range(5):
@@ -205,19 +233,19 @@ def verify_cost():
         x = x_of(5 * batch)
         parts.append(f'<line class="mark" x1="{x:.1f}" x2="{x:.1f}" y1="66" y2="350"/>')
         parts.append(f'<text x="{x:.1f}" y="60" class="soft small middle">{batch}</text>')
-    words = "texts with K = 4: batch × (K + 1) rows"
-    parts.append(f'<text x="650" y="60" class="soft small">{words}</text>')
+    marks = "texts with K = 4: batch × (K + 1) rows"
+    parts.append(f'<text x="650" y="60" class="soft small">{marks}</text>')
     curves = [
         ("each", [(1, 1), (16, 16)], "a pass for each row", "no gain"),
         ("cpu", cpu, "17M on two CPU cores", f"measured; {cpu[-1][1]:.1f} at {ROWS[-1]} rows"),
         ("four", roofline(H100 / 4), "H100, weights of 4 bits", "computed; bends at 74 rows"),
         ("h100", roofline(H100), "H100, weights of 16 bits", "computed; bends at 295 rows"),
     ]
-    for i, (name, points, words, note) in enumerate(curves):
+    for i, (name, points, label, note) in enumerate(curves):
         y = 110 + 60 * i
-        parts.append(f'<polyline class="{name}" points="{line(points)}"/>')
+        parts.append(f'<polyline class="{name}" points="{path(points)}"/>')
         parts.append(f'<polyline class="{name}" points="650,{y - 6} 690,{y - 6}"/>')
-        parts.append(f'<text x="700" y="{y}">{words}</text>')
+        parts.append(f'<text x="700" y="{y}">{label}</text>')
         parts.append(f'<text x="700" y="{y + 22}" class="soft small">{note}</text>')
     parts += [f'<circle cx="{x_of(n):.1f}" cy="{y_of(t):.1f}" r="4"/>' for n, t in cpu]
     write_picture("verify_cost", "The time of a pass over its rows", 414, COST_STYLE, parts)
@@ -238,7 +266,7 @@ polyline { fill: none; stroke: var(--q); stroke-width: 1.5px; stroke-dasharray: 
 
 def draft_design():
     """Draw the acceptance rates and costs of the table in draft_design.md, on lines of equal
-    expected speedup.
+    expected speedup, in docs/draft_design.svg.
     """
     page = Path(__file__).with_name("draft_design.md").read_text(encoding="utf-8")
     rows = re.findall(r"(?m)^\| (.+?) \| [\d,]+ \| ([\d.]+) \| ([\d.]+) \|", page)
@@ -256,9 +284,11 @@ def draft_design():
     parts.append('<text x="74" y="56">a, acceptance rate at T = 1</text>')
     rates, costs = [a / 1000 for a in range(400, 801)], [c / 1000 for c in range(0, 201, 5)]
     for tenths in range(12, 23, 2):
-        # of each cost the lowest rate with this speedup at the best K
-        points = [(c, next((a for a in rates if fastest(a, c) >= tenths / 10), 1)) for c in costs]
-        points = [(x_of(c), y_of(a)) for c, a in points if 0.4 < a < 0.8]
+        points = []  # of each cost the lowest rate with this speedup at the best K
+        for c in costs:
+            enough = [a for a in rates if fastest(a, c) >= tenths / 10]
+            if enough and 0.4 < enough[0] < 0.8:  # inside the picture
+                points.append((x_of(c), y_of(enough[0])))
         if points:
             path = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
             x, y = points[-1]
@@ -268,7 +298,8 @@ def draft_design():
             )
     for name, a, c in rows:
         x, y = x_of(float(c)), y_of(float(a))
-        below = 24 if " x " in name else -12  # where names of points that are near do not meet
+        # the name above the point or below it, so that those of neighbours do not meet
+        below = 24 if " x " in name else -12
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="6"/>')
         parts.append(f'<text x="{x:.1f}" y="{y + below:.1f}" class="middle">{escape(name)}</text>')
     parts.append('<text x="680" y="80">dashed: equal speedup,</text>')
@@ -286,25 +317,28 @@ def fastest(a, c):
 
 def candidates():
     """Print how often one of several candidates for a place is accepted, as in trees.md: the exact
-    mean of 21 places after each opening, in texts of the target.
+    mean over the pair's rows at temperature 1 and top_k 20. The last column is the best that a rule
+    can do whose candidates are independent samples of q.
     """
     print("| candidates | with replacement | without | at most, if independent |")
     rows = list(pair_rows(SamplingParams(1.0, top_k=20), 20))
     for k in (1, 2, 3):
         functions = acceptance, acceptance_without_replacement, best_acceptance
-        each = [[function(p, q, k) for function in functions] for p, q in rows]
-        print(f"| {k} | {' | '.join(f'{mean:.3f}' for mean in np.mean(each, axis=0))} |")
+        rates = [[function(p, q, k) for function in functions] for p, q in rows]
+        print(f"| {k} | {' | '.join(f'{mean:.3f}' for mean in np.mean(rates, axis=0))} |")
 
 
 def pair_rows(to_probs, n_tokens):
-    """Yield p and q, of the included pair, at the last places of 16 texts by its target."""
-    *models, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
+    """Yield p and q, [n_vocab] each, of the included pair: after each opening of STORIES its target
+    writes n_tokens, and there are n_tokens + 1 places, one before each of them and one at the end.
+    """
+    target, draft_model, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     for seed, opening in enumerate(read_prompts(STORIES)):
         ids = encoder.encode(opening)
-        for this_round in autoregressive(models[0], ids, n_tokens, to_probs, Rng(seed)):
+        for this_round in autoregressive(target, ids, n_tokens, to_probs, Rng(seed)):
             ids = ids + this_round.tokens
-        reads = [model.read(ids, model.new_cache(), n_last=n_tokens + 1) for model in models]
-        yield from zip(*map(to_probs, reads))
+        rows_of = lambda model: to_probs(model.read(ids, model.new_cache(), n_last=n_tokens + 1))
+        yield from zip(rows_of(target), rows_of(draft_model))
 
 
 # ---------------------------------------------------------------- acceptance by place
@@ -319,7 +353,7 @@ circle.one { fill: var(--p); } circle.zero { fill: var(--draft); }
 
 def places():
     """Draw how often a draft token is accepted at each place of a draft of PLACES, if all before it
-    were: in texts after 16 openings, without the rounds that lack room.
+    were, in docs/places.svg. The axis shows rates from 0.5 to 1.
     """
     x_of = lambda place: 100 + 70 * place
     y_of = lambda rate: 330 - 560 * (rate - 0.5)
@@ -346,12 +380,16 @@ def places():
 
 
 def by_place(temperature):
-    """Numbers of draft tokens, [PLACES] each: (examined, accepted)."""
-    counts, openings = np.zeros((2, PLACES)), read_prompts(STORIES)
-    for _, one in whole_drafts(openings, TEXT_LENGTH, PLACES, SamplingParams(temperature)):
-        counts[0, : one.examined] += 1
-        counts[1, : one.accepted] += 1
-    return counts
+    """In how many rounds the draft token at each place was examined, and in how many accepted:
+    (examined, accepted), [PLACES] each. Counted in texts after the openings of STORIES, in rounds
+    with room for a whole draft.
+    """
+    examined, accepted = np.zeros(PLACES), np.zeros(PLACES)
+    to_probs = SamplingParams(temperature)
+    for _, one in whole_drafts(read_prompts(STORIES), TEXT_LENGTH, PLACES, to_probs):
+        examined[: one.examined] += 1
+        accepted[: one.accepted] += 1
+    return examined, accepted
 
 
 def whole_drafts(openings, n_tokens, K, to_probs):
@@ -374,23 +412,25 @@ BLOCK_STYLE = ".grid { stroke: var(--q); } .bar { fill: var(--draft-bg); stroke:
 
 def block_weights():
     """Draw, on the example of block.md, the weights of the block rule against the products of the
-    token rule, after one token and after two of each draft.
+    token rule, after one token and after two of each draft, in docs/block_weights.svg.
     """
     p, q = (1 / 3, 2 / 3), (2 / 3, 1 / 3)
     words = "After the first token of each draft, and after the second"
     parts = [f'<text x="20" y="30" class="title">{words}</text>']
-    for x, heading in ((90, "token rule: the product of min(1, p/q)"), (540, "block rule: w")):
+    left, right = 90, 540  # the columns of the two rules
+    for x, heading in ((left, "token rule: the product of min(1, p/q)"), (right, "block rule: w")):
         parts.append(f'<text x="{x}" y="66" class="soft">{heading}</text>')
     for row, draft in enumerate(product((0, 1), repeat=2)):
         y = 84 + 66 * row
-        parts.append(f'<text x="30" y="{y + 28}">{" ".join("AB"[x] for x in draft)}</text>')
-        for place, (chance, w) in enumerate(after_each(p[token] / q[token] for token in draft)):
-            for x, height in ((90, chance), (540, w)):
-                top = y + 22 * place
-                size = f'y="{top}" width="{300 * height:.0f}" height="18"'
+        parts.append(f'<text x="30" y="{y + 28}">{" ".join("AB"[token] for token in draft)}</text>')
+        ratios = [p[token] / q[token] for token in draft]
+        for place, (chance, weight) in enumerate(after_each(ratios)):
+            top = y + 22 * place
+            for x, length in ((left, chance), (right, weight)):
+                size = f'y="{top}" width="{300 * length:.0f}" height="18"'
                 parts.append(f'<rect class="bar" x="{x}" {size}/>')
-                share = Fraction(height).limit_denominator(100)
-                label = f'<text x="{x + 8 + 300 * height:.0f}" y="{top + 15}" class="small">'
+                share = Fraction(length).limit_denominator(100)
+                label = f'<text x="{x + 8 + 300 * length:.0f}" y="{top + 15}" class="small">'
                 parts.append(f"{label}{share}</text>")
         share = Fraction(prod(q[token] for token in draft)).limit_denominator(100)
         parts.append(f'<text x="980" y="{y + 28}" class="soft small end">drafted {share}</text>')
@@ -415,14 +455,17 @@ def block_gain():
     prompts = read_prompts("paragraphs.jsonl")[:64]
     print("| K | drafts | token rule | block rule | more |")
     for K in (4, 6, 8):
-        sums = np.zeros((len(prompts), 3))  # of each prompt: drafts, products, weights
+        # of each prompt: how many drafts, and how many of their tokens each rule accepts on average
+        drafts, by_token, by_block = np.zeros((3, len(prompts)))
         for n, one in whole_drafts(prompts, 60, K, SamplingParams(1.0)):
             at = range(K), one.draft
-            sums[n] += [1, *np.sum([*after_each(one.p[at] / one.q[at])], axis=0)]
-        drafts, products, weights = sums.T
-        low, high = ratio_interval(weights - products, drafts)
-        means = " | ".join(f"{ratio(x, drafts):.2f}" for x in (products, weights))
-        more = f"{ratio(weights - products, drafts):.3f} [{low:.3f}, {high:.3f}]"
+            chances, weights = zip(*after_each(one.p[at] / one.q[at]))
+            drafts[n] += 1
+            by_token[n] += sum(chances)
+            by_block[n] += sum(weights)
+        low, high = ratio_interval(by_block - by_token, drafts)
+        means = " | ".join(f"{ratio(accepted, drafts):.2f}" for accepted in (by_token, by_block))
+        more = f"{ratio(by_block - by_token, drafts):.3f} [{low:.3f}, {high:.3f}]"
         print(f"| {K} | {sum(drafts):.0f} | {means} | {more} |")
 
 
@@ -432,38 +475,47 @@ TIME_STYLE = ".pass { fill: var(--p); fill-opacity: .65; } .drafting { fill: var
 
 
 def round_time():
-    """Draw the time of a round, K c + v, beside that of as many tokens of plain decoding."""
+    """Draw the time of a round, K c + v, beside that of as many tokens of plain decoding, in
+    docs/round_time.svg.
+    """
     a, K, c, v = 0.8, 4, 0.1, 1.15
-    n_tokens, unit = sum(a**n for n in range(K + 1)), 250.0
+    n_tokens = sum(a**n for n in range(K + 1))
     parts = [f'<text x="20" y="34" class="title">One round, K = {K}, c = {c}, v = {v}</text>']
-    x = 20.0
-    for name, width, words in [*[("drafting", c, "c")] * K, ("pass", v, "v")]:
-        box = f'x="{x:.1f}" y="48" width="{unit * width - 3:.1f}" height="34"'
-        middle = f'<text x="{x + unit * width / 2 - 2:.1f}" y="71" class="middle">'
-        parts += [f'<rect class="{name}" {box}/>', f"{middle}{words}</text>"]
-        x += unit * width
+    steps, x = row_of_boxes(48, [*[("drafting", c, "c")] * K, ("pass", v, "v")])
     time = K * c + v
-    parts.append(
-        f'<text x="{x + 12:.0f}" y="71">{n_tokens:.2f} tokens in K c + v = {time:g}</text>'
-    )
+    words = f"{n_tokens:.2f} tokens in K c + v = {time:g}"
+    parts += [*steps, f'<text x="{x + 12:.0f}" y="71">{words}</text>']
     parts.append('<text x="20" y="130" class="title">As many tokens without drafts</text>')
-    x = 20.0
-    for n in range(4):
-        width = min(1, n_tokens - n)
-        box = f'x="{x:.1f}" y="144" width="{unit * width - 3:.1f}" height="34"'
-        middle = f'<text x="{x + unit * width / 2 - 2:.1f}" y="167" class="middle">'
-        parts += [f'<rect class="pass" {box}/>', f"{middle}{'1' if width == 1 else ''}</text>"]
-        x += unit * width
+    whole = int(n_tokens)  # the last pass is drawn in part
+    passes, _ = row_of_boxes(144, [*[("pass", 1, "1")] * whole, ("pass", n_tokens - whole, "")])
+    parts += passes
     words = f"{n_tokens:.2f}: the round is {n_tokens / time:.2f} times as fast"
     parts.append(f'<text x="20" y="206">{words}</text>')
     write_picture("round_time", "The time of a round", 224, TIME_STYLE, parts)
+
+
+def row_of_boxes(y, boxes):
+    """A row of boxes, with y their upper edge. Returns (SVG elements, x at the end of the row).
+
+    boxes: (CSS class, time, text in it) of each; the unit of time is a pass of the target
+    """
+    parts, x = [], 20.0
+    for name, time, words in boxes:
+        width = 250 * time
+        box = f'x="{x:.1f}" y="{y}" width="{width - 3:.1f}" height="34"'
+        middle = f'<text x="{x + width / 2 - 2:.1f}" y="{y + 23}" class="middle">'
+        parts += [f'<rect class="{name}" {box}/>', f"{middle}{words}</text>"]
+        x += width
+    return parts, x
 
 
 # ---------------------------------------------------------------- the live page
 
 
 def live():
-    """Save the live page, and a picture of its first round; needs Playwright and a Chromium."""
+    """Save the live page, and a picture of it at the end of the first speculative round, in
+    docs/live.html and docs/live.png. It needs Playwright and a Chromium.
+    """
     from playwright.sync_api import sync_playwright  # pip install --group browser
 
     docs = Path(__file__).parent
@@ -476,7 +528,7 @@ def live():
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
         tab = browser.new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
         tab.goto(page.as_uri())
-        tab.evaluate("showMoment(race.lanes[1].fetches[0].end)")
+        tab.evaluate("showMoment(race.lanes[1].fetches[0].end)")  # lane 1 is the speculative one
         tab.screenshot(path=docs / "live.png")
         browser.close()
         shutil.copyfile(page, docs / "live.html")
