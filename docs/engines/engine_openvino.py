@@ -20,8 +20,11 @@ EXACT |= {"INFERENCE_NUM_THREADS": 1}  # enough for models this small
 
 
 def start(way, target, draft, K, folder):
-    """Export two folders' models into another folder, and load them. Returns write(prompts, job,
-    seed) -> (texts, passes of the target, 0 where it does not count them).
+    """Export the models of the folders `target` and `draft` into `folder`, and load them. Returns
+    write(prompts, job, seed) -> (texts, passes of the target, 0 where it does not count them).
+
+    way: one of WAYS
+    K: most drafted tokens in a round
     """
     target, draft = (export(path, folder / path.name) for path in (target, draft))
     scheduler = genai.SchedulerConfig()
@@ -37,13 +40,16 @@ def start(way, target, draft, K, folder):
         results = pipeline.generate(inputs, settings)
         texts = [result.m_generation_ids[0] for result in results]
         metrics = results[0].extended_perf_metrics
-        written = metrics.main_model_metrics.raw_metrics.m_batch_sizes if metrics else []
-        return texts, len(written) * len(prompts)
+        passes = metrics.main_model_metrics.raw_metrics.m_batch_sizes if metrics else []
+        return texts, len(passes) * len(prompts)  # each reads all texts, and counts for each
 
     return write
 
 
 def export(path, out):
+    """Write the model of a folder to the folder `out`, as OpenVINO reads it, in float32. Returns
+    `out` as a string.
+    """
     command = [Path(sys.executable).parent / "optimum-cli", "export", "openvino", "--model", path]
     command += ["--task", "text-generation-with-past", "--weight-format", "fp32", out]
     subprocess.run(command, check=True, capture_output=True)
@@ -51,11 +57,16 @@ def export(path, out):
 
 
 def set_up(way, K, job, seed):
+    """The settings for one text of a job, by one of WAYS, with at most K drafted tokens."""
     settings = genai.GenerationConfig()
-    settings.max_new_tokens, settings.ignore_eos = job.n_tokens, True
-    settings.do_sample, settings.rng_seed = job.temperature > 0, seed
+    settings.max_new_tokens = job.n_tokens
+    settings.ignore_eos = True
+    settings.rng_seed = seed
+    settings.do_sample = job.temperature > 0
     if settings.do_sample:
-        settings.temperature, settings.top_k, settings.top_p = job.temperature, job.top_k, job.top_p
+        settings.temperature = job.temperature
+        settings.top_k = job.top_k
+        settings.top_p = job.top_p
     if way != "plain":
         settings.num_assistant_tokens = K
     if way == "lookup":

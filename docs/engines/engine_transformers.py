@@ -14,8 +14,11 @@ TOGETHER = 1  # its assisted generation takes no more
 
 
 def start(way, target, draft, K, folder):
-    """Load the models of two folders. Returns write(prompts, job, seed) -> (texts, passes of the
-    target).
+    """Load the models of the folders `target` and `draft`; `folder` is not needed. Returns
+    write(prompts, job, seed) -> (texts, passes of the target), which seeds torch.
+
+    way: one of WAYS
+    K: most drafted tokens in a round
     """
     transformers.logging.set_verbosity_error()
     torch.set_num_threads(1)  # enough for models this small
@@ -24,19 +27,20 @@ def start(way, target, draft, K, folder):
     )
     passes = []
     model.register_forward_hook(lambda *_: passes.append(1))
+    drafting = {}
+    if way == "draft":
+        settings = assistant.generation_config
+        settings.num_assistant_tokens = K
+        settings.num_assistant_tokens_schedule = "constant"
+        settings.assistant_confidence_threshold = 0
+        drafting = {"assistant_model": assistant}
+    elif way == "lookup":
+        drafting = {"prompt_lookup_num_tokens": K}
 
     def write(prompts, job, seed):
-        more = {}
-        if way == "draft":
-            settings = assistant.generation_config
-            settings.num_assistant_tokens = K
-            settings.num_assistant_tokens_schedule = "constant"
-            settings.assistant_confidence_threshold = 0
-            more = {"assistant_model": assistant}
-        elif way == "lookup":
-            more = {"prompt_lookup_num_tokens": K}
+        sampling = {}
         if job.temperature > 0:
-            more |= {"temperature": job.temperature, "top_k": job.top_k, "top_p": job.top_p}
+            sampling = dict(temperature=job.temperature, top_k=job.top_k, top_p=job.top_p)
         torch.manual_seed(seed)
         ids = torch.tensor(prompts)
         passes.clear()
@@ -45,7 +49,8 @@ def start(way, target, draft, K, folder):
             attention_mask=torch.ones_like(ids),
             max_new_tokens=job.n_tokens,
             do_sample=job.temperature > 0,
-            **more,
+            **drafting,
+            **sampling,
         )
         return texts[:, ids.shape[1] :].tolist(), len(passes)
 

@@ -93,7 +93,10 @@ def law(target, ids, job):
 
 
 def next_tokens(texts, beginning=()):
-    """{token: its share} of the tokens that follow a beginning, in {text: probability or count}."""
+    """{token: its share} of the tokens that follow a beginning, the most common first.
+
+    texts: {text: probability or count}; texts and the beginning are tuples of tokens
+    """
     shares, n = Counter(), len(beginning)
     for text, share in texts.items():
         if text[:n] == beginning and len(text) > n:
@@ -117,47 +120,63 @@ class Trial:
     """A job and the bets on its texts: one for each prompt; of several, one on all first tokens."""
 
     def __init__(self, job, target, encoder):
-        self.job, self.prompts = job, [encoder.encode(prompt) for prompt in job.prompts]
-        known = {prompt: law(target, encoder.encode(prompt), job) for prompt in {*job.prompts}}
-        laws = [known[prompt] for prompt in job.prompts]
-        laws += [independent(laws)] if len(laws) > 1 else []
+        """Compute the laws of the job's texts, with the target that the engine should follow."""
+        self.job = job
+        self.prompts = [encoder.encode(prompt) for prompt in job.prompts]
+        law_after = {prompt: law(target, encoder.encode(prompt), job) for prompt in {*job.prompts}}
+        laws = [law_after[prompt] for prompt in job.prompts]
+        if len(laws) > 1:
+            laws.append(independent(laws))
         self.bets = [Bet(right, ALPHA / n_bets(), ROUNDING) for right in laws]
         self.names = [*map(repr, job.prompts), "the first tokens of all texts"]
-        self.wrong_after, self.n_tokens, self.n_passes, self.seconds = None, 0, 0, 0.0
+        self.wrong_after = None  # runs until a bet was won
+        self.n_tokens = self.n_passes = 0
+        self.seconds = 0.0  # of writing
 
     @property
     def runs(self):
+        """How often the job's texts were written: each bet counts them."""
         return self.bets[0].runs
 
     @property
     def over(self):
+        """Whether more runs would tell nothing."""
         return self.job.temperature == 0 and self.runs >= N_GREEDY
 
     def run(self, write):
-        """Let the engine write the job's texts once, and bet on them."""
+        """Let the engine write the job's texts once, bet on them, and count their tokens, passes
+        and seconds. The number of runs before is the seed. Sets wrong_after at the first bet won.
+        """
         began = time.perf_counter()
         texts, n_passes = write(self.prompts, self.job, self.runs)
         self.seconds += time.perf_counter() - began
         texts = [tuple(map(int, text)) for text in texts]
         self.n_tokens += sum(map(len, texts))
         self.n_passes += n_passes
-        firsts = [tuple(token for text in texts for token in text[:1])]
-        for bet, text in zip(self.bets, texts + firsts):
+        if len(texts) > 1:
+            texts.append(tuple(token for text in texts for token in text[:1]))  # the first tokens
+        for bet, text in zip(self.bets, texts):
             bet.add(text)
         if self.wrong_after is None and any(bet.wrong for bet in self.bets):
             self.wrong_after = self.runs
 
 
 def n_bets():
+    """Of all JOBS together, among which ALPHA is divided."""
     return sum(len(job.prompts) + (len(job.prompts) > 1) for job in JOBS)
 
 
 def measure(trials, write, seconds):
-    """Run the trials for so long, each for the same time."""
+    """Run the trials for so many seconds, with a bar. The next is always the one that has had the
+    least time; those that are `over` are left out, and at least one never is.
+
+    write: what the engine's `start` returns
+    """
     began = time.perf_counter()
     with tqdm(total=round(seconds), unit="s", leave=False, disable=None) as bar:
         while (spent := time.perf_counter() - began) < seconds:
-            min((t for t in trials if not t.over), key=lambda t: t.seconds).run(write)
+            unfinished = [trial for trial in trials if not trial.over]
+            min(unfinished, key=lambda trial: trial.seconds).run(write)
             bar.update(int(spent) - bar.n)
             n_wrong = sum(trial.wrong_after is not None for trial in trials)
             bar.set_description(f"{sum(trial.runs for trial in trials)} runs, {n_wrong} wrong")
@@ -167,7 +186,10 @@ def measure(trials, write, seconds):
 
 
 def report(trial, encoder):
-    """What one trial found, as a dict."""
+    """What one trial found, as a dict: one of the "jobs" of a result. "first_wrong" is about the
+    bet with the highest odds, None unless the trial is wrong: where its texts begin most wrongly,
+    how often they do ("yours", "right"), and the shares of the last token there ("next_...").
+    """
     bet, name = max(zip(trial.bets, trial.names), key=lambda pair: pair[0].most)
     found = dict(
         job=str(trial.job),
@@ -182,31 +204,31 @@ def report(trial, encoder):
     )
     if trial.wrong_after:
         text, yours, right = bet.worst()
-        never = sum(count for text, count in bet.counts.items() if not bet.right.get(text))
-        place = {encoder.decode([token]): token for token in next_tokens(bet.right, text[:-1])}
-        shares = next_tokens(bet.counts, text[:-1]), next_tokens(bet.right, text[:-1])
+        n_impossible = sum(n for text, n in bet.counts.items() if not bet.right.get(text))
+        in_words = lambda shares: {encoder.decode([token]): x for token, x in shares.items()}
         found["first_wrong"] = dict(
             of=name,
             text=list(text),
             words=[encoder.decode([token]) for token in text],
             yours=yours,
             right=right,
-            never=never / bet.runs,
-            next_yours={encoder.decode([x]): share for x, share in shares[0].items()},
-            next_right={word: shares[1][token] for word, token in place.items()},
+            never=n_impossible / bet.runs,
+            next_yours=in_words(next_tokens(bet.counts, text[:-1])),
+            next_right=in_words(next_tokens(bet.right, text[:-1])),
         )
     return found
 
 
 def describe(result):
-    """The verdict in lines."""
+    """A result of `judge` as text: a line of verdict, and a line or three for each job."""
     lines = ["{engine}, {way}: {verdict}, in {runs:,} runs and {seconds:.0f} s".format(**result)]
     for job in result["jobs"]:
-        shown = f"a distance of {job['would_show']:.2f} would have shown"
-        if not job["temperature"]:
-            shown = "right each time"
         if job["verdict"] == "wrong":
             shown = f"WRONG after {job['wrong_after']:,}"
+        elif job["temperature"] == 0:
+            shown = "right each time"
+        else:
+            shown = f"a distance of {job['would_show']:.2f} would have shown"
         if job["tokens_per_pass"]:
             shown += f"; {job['tokens_per_pass']:.2f} tokens a pass"
         lines.append(f"  {job['job']}: {job['runs']:,} runs; {shown}")
@@ -222,14 +244,19 @@ def describe(result):
 
 
 def format_shares(shares):
+    """The first four of {word: share}, as text."""
     return ", ".join(f"{word!r} {share:.3f}" for word, share in [*shares.items()][:4])
 
 
 def judge(name, way, seconds):
-    """Judge one way of an engine to decode. Returns the result as a dict; raises ValueError for an
-    unknown one, or one that is not installed.
+    """Judge one way of an engine to decode, for so many seconds of writing. Returns the result, the
+    dict that --json prints. Raises ValueError for an unknown engine or way, or an engine that is
+    not installed.
+
+    way: one of the engine's WAYS; the first if it is empty
     """
-    names = sorted(path.stem[7:] for path in Path(__file__).parent.glob("engine_*.py"))
+    files = Path(__file__).parent.glob("engine_*.py")
+    names = sorted(file.stem.removeprefix("engine_") for file in files)
     if name not in names:
         raise ValueError(f"engine {name!r}: expected one of {', '.join(names)}")
     try:
@@ -246,7 +273,8 @@ def judge(name, way, seconds):
     with tempfile.TemporaryDirectory() as folder:
         write = engine.start(way, *PAIR, K, Path(folder))
         measure(trials, write, seconds)
-    jobs = [report(trial, encoder) for trial in trials if trial.runs]
+    tried = [trial for trial in trials if trial.runs]
+    jobs = [report(trial, encoder) for trial in tried]
     return dict(
         engine=engine.VERSION,
         way=engine.WAYS[way],
@@ -260,6 +288,7 @@ def judge(name, way, seconds):
 
 
 def main():
+    """The command. Exits with the code that the top of this file says."""
     lines = __doc__.splitlines()
     parser = argparse.ArgumentParser(
         description=lines[0],
@@ -270,14 +299,14 @@ def main():
     parser.add_argument("way", nargs="?", help="of drafting; the engine's first by default")
     parser.add_argument("--seconds", type=float, default=90.0, help="of measuring")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    words = parser.parse_args()
+    arguments = parser.parse_args()
     try:
-        result = judge(words.engine, words.way, words.seconds)
+        result = judge(arguments.engine, arguments.way, arguments.seconds)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
-    print(json.dumps(result) if words.json else describe(result))
-    sys.exit(result["verdict"] == "wrong")
+    print(json.dumps(result) if arguments.json else describe(result))
+    sys.exit(1 if result["verdict"] == "wrong" else 0)
 
 
 if __name__ == "__main__":

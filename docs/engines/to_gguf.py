@@ -16,6 +16,9 @@ from cli.output import new_file  # noqa: E402
 
 
 def write_gguf(folder, path):
+    """Write the model and the tokenizer of a model folder to one GGUF file, which is replaced if it
+    exists. Raises ValueError for a model that llama.cpp's GPT-2 can't compute: with the exact GELU.
+    """
     import gguf
 
     encoder = load_encoder(folder)
@@ -38,7 +41,8 @@ def write_gguf(folder, path):
         array = tensors[name].read(np.float32)
         if name.startswith("h.") and len(shape) == 2:
             array = array.T  # [n_in, n_out] -> [n_out, n_in], as GGUF has it
-        file.add_tensor(names.get_name(name, (".weight", ".bias")), np.ascontiguousarray(array))
+        name_there = names.get_name(name, (".weight", ".bias"))  # the endings stay
+        file.add_tensor(name_there, np.ascontiguousarray(array))
     file.write_header_to_file()
     file.write_kv_data_to_file()
     file.write_tensors_to_file()
@@ -46,11 +50,17 @@ def write_gguf(folder, path):
 
 
 def add_tokenizer(file, vocabulary, merges, added, end, token_types):
-    # byte-level BPE with GPT-2's pattern, and no token in front of a text
+    """Add a tokenizer to a GGUFWriter: byte-level BPE with GPT-2's pattern, and no token in front
+    of a text.
+
+    vocabulary, added: {token: id}; the added tokens are found whole in a text
+    merges: pairs of tokens, in the order in which they are applied
+    end: the id of the token that ends a text, or None
+    token_types: gguf.TokenType
+    """
     symbols = vocabulary | added
     tokens = sorted(symbols, key=symbols.get)
-    kinds = {True: token_types.NORMAL, False: token_types.USER_DEFINED}
-    types = [kinds[token not in added] for token in tokens]
+    types = [token_types.USER_DEFINED if token in added else token_types.NORMAL for token in tokens]
     if end is not None:
         types[end] = token_types.CONTROL
         file.add_bos_token_id(end)
