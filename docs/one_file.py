@@ -23,14 +23,14 @@ MODELS = Path(__file__).resolve().parent.parent / "models"
 WORD = regex.compile(r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+")
 
 
-def autoregressive(target, ids, n_tokens, sample):  # -> the whole text, the passes of the target
+def autoregressive(target, ids, n_tokens, sample):  # -> ids and new tokens, passes of the target
     # target(ids) has a row for each of the ids: the distribution of the token that follows it.
     for _ in range(n_tokens):
         ids = ids + [sample(target(ids)[-1])]
     return ids, n_tokens
 
 
-def speculative(target, draft_model, ids, n_tokens, K, sample, accept):  # -> as above
+def speculative(target, draft_model, ids, n_tokens, K, sample, accept):  # -> like autoregressive
     length, n_passes = len(ids) + n_tokens, 0
     while len(ids) < length:
         # 1. The draft model guesses, one small pass per token; q is what each was sampled from.
@@ -97,7 +97,7 @@ def gpt2(ids, w, config):  # [n] -> [n, n_vocab]: row i scores the token that fo
 
 def load_model(folder, temperature):  # -> a function from n tokens to n distributions
     config = json.loads((folder / "config.json").read_text())
-    # A .safetensors file is the length of a header, the header in JSON, and the arrays' bytes.
+    # A .safetensors file: the length of a header, the header in JSON, the arrays, here in float16.
     data = (folder / "model.safetensors").read_bytes()
     start = 8 + int.from_bytes(data[:8], "little")
     header, weights = json.loads(data[8:start]), {}

@@ -66,7 +66,8 @@ def program(
     known: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
 ) -> ModuleType:
     """Import the module `name` from the clone whose folder the environment's CLONE names, as it is.
-    Raises ValueError if CLONE is not set, or has no such module.
+    Raises ValueError if CLONE is not set, or has no such module. Afterwards a name in sys.modules
+    that was there before means what it meant; other modules of the clone stay there.
 
     stubs: modules that it imports, and that what is judged does not need: the modules below each
         are stubs, too, but for `name` and the `real` ones
@@ -78,12 +79,13 @@ def program(
     if not clone or not any(file.with_suffix(end).exists() for end in ("", ".py")):
         problem = f"{root} has no {name}" if clone else "CLONE is not set"
         raise ValueError(f"{problem}: expected CLONE=the folder of a clone")
-    theirs = {path.stem for path in root.iterdir()} | {stub.partition(".")[0] for stub in stubs}
+    their_names = {path.stem for path in root.iterdir()}
+    their_names |= {stub.partition(".")[0] for stub in stubs}
     before = dict(sys.modules)
-    for module in before:  # ours may have the same names
-        if module.partition(".")[0] in theirs:
-            del sys.modules[module]
     paths, finders = list(sys.path), list(sys.meta_path)
+    for module in before:  # ours may have the same names
+        if module.partition(".")[0] in their_names:
+            del sys.modules[module]
     sys.path[:] = [str(root), *(path for path in paths if Path(path).resolve() != OURS)]
     sys.meta_path.insert(0, Stubs(root, stubs, [name, *real], known))
     try:
@@ -107,6 +109,11 @@ class CausalLM:
     def __call__(
         self, input_ids: Any, past_key_values: Any = None, use_cache: bool = False, **_
     ) -> Any:
+        """The logits after each of input_ids, [1, n], as natural logarithms of probabilities, -inf
+        for 0.
+
+        past_key_values: the tokens before them, a list, or None
+        """
         import torch
 
         known = past_key_values or []

@@ -14,8 +14,10 @@ def referee() -> list[dict]:
     theirs = program("spec.accept")
 
     def rule(drafts, p, q):
-        verdict = theirs.accept_reject(torch.tensor(p), torch.tensor(q), torch.tensor(drafts))
-        tokens = torch.nn.functional.pad(torch.tensor(drafts), (0, 1))
+        """Returns a row of tokens for each draft, and how many of its first ones count."""
+        drafts = torch.tensor(drafts)
+        verdict = theirs.accept_reject(torch.tensor(p), torch.tensor(q), drafts)
+        tokens = torch.nn.functional.pad(drafts, (0, 1))  # a place more, if all are accepted
         tokens[torch.arange(len(drafts)), verdict.n_accepted] = verdict.next_token
         return tokens, verdict.n_accepted + 1
 

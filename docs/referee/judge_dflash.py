@@ -27,6 +27,10 @@ class Read:
 
 
 class Target:
+    """A model of `prove` as the target: it embeds a token as itself, and the hidden states of a
+    text are its tokens.
+    """
+
     def __init__(self, model):
         self.table, self.device = model, torch.device("cpu")
         self.lm_head, self.model = (lambda rows: rows), SimpleNamespace(embed_tokens=lambda x: x)
@@ -38,12 +42,19 @@ class Target:
 
 
 class Draft:
+    """A model of `prove` as the draft model, whose cache is the tokens that the target has read."""
+
     target_layer_ids = [0]
 
     def __init__(self, model):
         self.table = model
 
     def __call__(self, target_hidden, noise_embedding, past_key_values, **_):
+        """A row for each mask, [1, K, n_vocab].
+
+        target_hidden: the tokens that the target has read since the last call
+        noise_embedding: [1, K + 1], the token after them, and K masks
+        """
         past_key_values.ids += target_hidden.flatten().tolist()
         text, rows = [*past_key_values.ids, int(noise_embedding[0, 0])], []
         for _ in noise_embedding[0, 1:]:
@@ -54,7 +65,7 @@ class Draft:
 
 def referee() -> list[dict]:
     theirs = program("dflash.model", stubs=["dflash"])
-    theirs.DynamicCache = Read
+    theirs.DynamicCache = Read  # of both models
 
     def loop(target, draft_model, ids, n_tokens, K):
         text = theirs.dflash_generate(
@@ -64,8 +75,8 @@ def referee() -> list[dict]:
             n_tokens,
             stop_token_ids=None,
             temperature=1.0,
-            block_size=K + 1,
-            mask_token_id=0,
+            block_size=K + 1,  # the last token, and K that are drafted
+            mask_token_id=0,  # which one does not matter: Draft only counts them
         )
         return text[0, len(ids) :].tolist()
 

@@ -18,14 +18,15 @@ def referee() -> list[dict]:
     def rule(tokens, parents, p, q):
         paths = [path_to(leaf, parents) for leaf in range(len(tokens)) if leaf not in parents]
         longest = max(map(len, paths))
-        # a row for each leaf: the token before the tree, then its path, padded with -1
-        candidates = torch.tensor(
-            [[0, *(tokens[node] for node in path), *[-1] * (longest - len(path))] for path in paths]
-        )
-        rows = [[0, *(node + 1 for node in path), *[0] * (longest - len(path))] for path in paths]
-        best, n_accepted, row = theirs.evaluate_posterior(
-            torch.tensor(p[rows]).log(), candidates, processor
-        )
+        # for each leaf: the token before the tree, then its path, padded with -1
+        candidates = []
+        rows = []  # of p, in the same places: 0 before the tree, node + 1 after a node
+        for path in paths:
+            missing = longest - len(path)
+            candidates.append([0, *(tokens[node] for node in path), *[-1] * missing])
+            rows.append([0, *(node + 1 for node in path), *[0] * missing])
+        logits, candidates = torch.tensor(p[rows]).log(), torch.tensor(candidates)
+        best, n_accepted, row = theirs.evaluate_posterior(logits, candidates, processor)
         return [*candidates[best, 1 : n_accepted + 1].tolist(), int(torch.multinomial(row, 1))]
 
     cases = [case for case in TREE_CASES if case.greedy]

@@ -14,7 +14,9 @@ from proof.prove import prove
 
 
 class FromOne:
-    """A model of `prove` that counts tokens from 1. What it has read is in its cache, as keys."""
+    """A model of `prove` that counts tokens from 1: 0 is never sampled, which theirs takes for an
+    error. What it has read is in its cache, as keys [1, 1, n, 1].
+    """
 
     device = torch.device("cpu")
 
@@ -22,12 +24,14 @@ class FromOne:
         self.model = model
 
     def __call__(self, input_ids, past_key_values=None, **_):
-        known = torch.tensor([], dtype=int) if past_key_values is None else past_key_values[0][0]
-        ids = torch.cat([known.flatten(), input_ids.flatten()])
-        rows = torch.tensor(self.model((ids - 1).tolist())[known.numel() :]).log()
-        logits = torch.nn.functional.pad(rows, (1, 0), value=-torch.inf)
-        cache = ids.view(1, 1, -1, 1)
-        return SimpleNamespace(logits=logits[None], past_key_values=[(cache, cache)])
+        known = torch.tensor([], dtype=int)
+        if past_key_values is not None:
+            known = past_key_values[0][0].flatten()
+        ids = torch.cat([known, input_ids.flatten()])
+        rows = torch.tensor(self.model((ids - 1).tolist())[len(known) :]).log()
+        logits = torch.nn.functional.pad(rows, (1, 0), value=-torch.inf)  # token 0 is impossible
+        keys = ids.view(1, 1, -1, 1)
+        return SimpleNamespace(logits=logits[None], past_key_values=[(keys, keys)])
 
 
 def referee() -> list[dict]:
@@ -36,7 +40,7 @@ def referee() -> list[dict]:
 
     def judge(function):
         def loop(target, draft_model, ids, n_tokens, K):
-            prompt = torch.tensor([ids]) + 1
+            prompt = torch.tensor([ids]) + 1  # as FromOne counts
             text = function(prompt, FromOne(draft_model), FromOne(target), n_tokens, gamma=K)
             return (text[0, len(ids) :] - 1).tolist()
 

@@ -32,7 +32,7 @@ def referee() -> list[dict]:
 
 
 def tiny_gemma4():
-    """A Gemma 4 with a vocabulary of three tokens, and an assistant for it."""
+    """A Gemma 4 with a vocabulary of three tokens, and an assistant for it. Seeds torch."""
 
     def config(**shared):
         return transformers.Gemma4TextConfig(
@@ -56,7 +56,8 @@ def tiny_gemma4():
 
     torch.manual_seed(3)
     target = transformers.Gemma4ForCausalLM(config())
-    reads_targets = transformers.Gemma4AssistantConfig(
+    # both of its layers take their keys and values from the target
+    assistant_config = transformers.Gemma4AssistantConfig(
         text_config=config(num_kv_shared_layers=2), backbone_hidden_size=8
     )
-    return target.eval(), transformers.Gemma4AssistantForCausalLM(reads_targets).eval()
+    return target.eval(), transformers.Gemma4AssistantForCausalLM(assistant_config).eval()

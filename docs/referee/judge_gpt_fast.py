@@ -27,10 +27,10 @@ class ByPosition:
 
 
 def referee() -> list[dict]:
-    theirs = program("generate", stubs=["model", "tokenizer"])
+    theirs = program("generate", stubs=["model", "tokenizer"])  # generate.py of the clone
 
     def loop(target, draft_model, ids, n_tokens, K):
-        text, _ = theirs.generate(
+        text, _counts = theirs.generate(
             ByPosition(target),
             torch.tensor(ids),
             n_tokens,

@@ -40,7 +40,7 @@ def sample(self, row):
 
 
 def referee() -> list[dict]:
-    theirs = program(DECODE, ["GPTFast.Core"], [CACHE])
+    theirs = program(DECODE, stubs=["GPTFast.Core"], real=[CACHE])
 
     class Cached(theirs.KVCacheModel):
         """Theirs, of a model that has a cache."""
@@ -49,9 +49,9 @@ def referee() -> list[dict]:
         def add_static_cache_to_model(cls, model, *_):
             return model
 
-    def judge(name, sample, to_probs):
+    def judge(name, sampler, to_probs):
         def loop(target, draft_model, ids, n_tokens, K):
-            options = sample, {"max_length": 99}, torch.float64, torch.device("cpu")
+            options = sampler, {"max_length": 99}, torch.float64, torch.device("cpu")
             models = (Cached(ByPosition(model), *options) for model in (target, draft_model))
             model = theirs.add_speculative_decoding(*models)
             text = model.generate(torch.tensor([ids]), len(ids) + n_tokens, speculate_k=K)

@@ -18,19 +18,19 @@ def referee() -> list[dict]:
 
     def judge(temperature):
         def loop(target, draft_model, ids, n_tokens, K):
-            text = list(ids)
+            text = list(ids)  # until now, in place of a cache of keys and values
 
             def rows_of(model):
-                def call(idx, input_pos, input_pos_maxp1):
-                    new = text[: int(input_pos[0])] + idx[0].tolist()
-                    rows = model(new)[-idx.shape[1] :]
+                def log_probabilities(idx, input_pos, input_pos_maxp1):
+                    read = text[: int(input_pos[0])] + idx[0].tolist()
+                    rows = model(read)[-idx.shape[1] :]
                     return torch.tensor(np.array(rows)).log()[None]
 
-                return call
+                return log_probabilities
 
             written: list[int] = []
             while len(written) < n_tokens:
-                text[:] = [*ids, *written]
+                text[:] = [*ids, *written]  # rows_of reads it
                 position = torch.tensor([len(text) - 1])
                 written += theirs.speculative_decoding(
                     rows_of(draft_model),

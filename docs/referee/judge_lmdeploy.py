@@ -14,11 +14,13 @@ from proof.prove import prove
 def referee() -> list[dict]:
     module = "lmdeploy.pytorch.spec_decode.reject_sampler"
     theirs = program(module, ["lmdeploy", *TRITON], known=TRITON)
-    theirs.sample_recovered_tokens_kernel.is_late = True  # one noise serves all places of a draft
-    settings = SimpleNamespace(max_top_k=0, top_k=None)
+    # one noise serves all places of a draft: it is drawn on only for the place that is rejected
+    theirs.sample_recovered_tokens_kernel.is_late = True
+    settings = SimpleNamespace(max_top_k=0, top_k=None)  # so it samples, and is not greedy
 
     def sample(draft, p, q, bonus):
-        tokens, _, _ = theirs.rejection_sample(p.log()[None], draft[None], bonus, settings, q[None])
+        batch = p.log()[None], draft[None], bonus, settings, q[None]  # of one text
+        tokens, _, _ = theirs.rejection_sample(*batch)
         return tokens[0]
 
     return [prove(with_bonus(sample), ROUNDS, "rejection_sample of InternLM/lmdeploy")]

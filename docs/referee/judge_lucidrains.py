@@ -18,8 +18,9 @@ class WithCache:
 
     def __call__(self, ids, cache=None, **_):
         known = ids[:, :0] if cache is None else cache[0][..., 0]
-        ids = torch.cat([known, ids[:, known.shape[1] :]], dim=1)
-        rows = self.model(ids[0].tolist())[known.shape[1] :]
+        n_known = known.shape[1]
+        ids = torch.cat([known, ids[:, n_known:]], dim=1)
+        rows = self.model(ids[0].tolist())[n_known:]
         return torch.tensor(rows).log()[None], (ids[..., None], None)
 
 
@@ -27,14 +28,14 @@ def referee() -> list[dict]:
     theirs = program("speculative_decoding.speculative_decoding", stubs=["beartype"])
 
     def loop(target, draft_model, ids, n_tokens, K):
-        text, _ = theirs.speculative_decoding(
+        new, _ = theirs.speculative_decoding(
             WithCache(target),
             WithCache(draft_model),
             torch.tensor([ids]),
             len(ids) + n_tokens,
             gamma=K,
-            filter_thres=0.0,
+            filter_thres=0.0,  # keep all tokens
         )
-        return text[0].tolist()
+        return new[0].tolist()  # without the prompt
 
     return [prove(loop, CASES, "speculative_decoding of lucidrains/speculative-decoding")]

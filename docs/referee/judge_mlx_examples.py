@@ -15,6 +15,10 @@ from proof.prove import prove
 
 
 class Model:
+    """A model of `prove` as theirs: `decode` gives the rows of new tokens x, [1, n], after those it
+    has read; it needs no encoded prompt.
+    """
+
     def __init__(self, model, ids):
         self.model, self.ids = model, list(ids)
 
@@ -37,15 +41,22 @@ def referee() -> list[dict]:
     theirs = program("decoder", ["transformers", "model"])
 
     def loop(target, draft_model, ids, n_tokens, K):
-        texts = [[]]
-        decoder = object.__new__(theirs.SpeculativeDecoder)
-        decoder.model, decoder.draft_model = Model(target, ids[:-1]), Model(draft_model, ids[:-1])
-        decoder.num_draft, decoder.delta = K, 0.0
+        texts = [[]]  # the whole text, each time that theirs decodes it
+
+        def keep(tokens):
+            texts.append(list(tokens))
+            return ""
+
+        decoder = object.__new__(theirs.SpeculativeDecoder)  # without loading models
+        decoder.model = Model(target, ids[:-1])
+        decoder.draft_model = Model(draft_model, ids[:-1])
+        decoder.num_draft = K
+        decoder.delta = 0.0
         decoder.tokenizer = SimpleNamespace(
-            eos_id=10**6,
+            eos_id=10**6,  # never
             decoder_start_id=ids[-1],
             encode=lambda text: [0],
-            decode=lambda tokens: texts.append(list(tokens)) or "",
+            decode=keep,
         )
         decoder.speculative_decode("", max_tokens=n_tokens)
         return texts[-1]

@@ -34,8 +34,15 @@ def referee() -> list[dict]:
         raise ValueError("prove mlx_lm needs mlx-lm: pip install mlx-lm") from error
 
     class Model:
+        """A model of `prove` as theirs: a list with one cache, as of one layer, and rows of logits
+        for new tokens.
+        """
+
         def __init__(self, model):
-            self.model, self.make_cache = model, lambda: [Tokens()]
+            self.model = model
+
+        def make_cache(self):
+            return [Tokens()]
 
         def __call__(self, ids, cache):
             return mx.array(np.log(self.model(ids[0].tolist(), *cache)))[None]

@@ -16,6 +16,7 @@ def referee() -> list[dict]:
     stubs = ["termcolor"]
     theirs = program("sampling.speculative_decoding", stubs)
     ngram = program("ngram_assisted", stubs)
+    no_end = -1
     processors = program("utils.logits_processor", stubs)
     cases = [case for case in CASES if case.n_tokens == 3]  # of two tokens none is drafted
     sampling = dict(logits_processor=processors.MultinomialProcessor(1))
@@ -27,13 +28,13 @@ def referee() -> list[dict]:
             CausalLM(target),
             gamma=K,
             max_gen_len=n_tokens,
-            eos_tokens_id=-1 if end is None else end,
+            eos_tokens_id=no_end if end is None else end,
             **options,
         )
         return text
 
-    def default(target, draft_model, ids, n_tokens, K, end=None):
-        return loop(target, draft_model, ids, n_tokens, K, end, options={})
+    def greedy(target, draft_model, ids, n_tokens, K, end=None):
+        return loop(target, draft_model, ids, n_tokens, K, end, options={})  # theirs by default
 
     def ngrams(target, draft_model, ids, n_tokens, K):
         text, _ = ngram.ngram_assisted_speculative_generate(
@@ -42,15 +43,16 @@ def referee() -> list[dict]:
             CausalLM(target),
             gamma=K,
             max_gen_len=n_tokens,
-            eos_tokens_id=-1,
+            eos_tokens_id=no_end,
             **sampling,
         )
         return text
 
+    # after this prompt the n-gram drafter has seen a successor of each token, so it always drafts
     every_successor_known = [replace(case, prompt=(0, 1, 2, 0)) for case in cases]
     name = "speculative_generate of romsto/Speculative-Decoding"
     return [
         prove(loop, cases, f"{name}, MultinomialProcessor"),
-        prove(default, cases, f"{name}, GreedyProcessor", lambda p: np.eye(len(p))[p.argmax()]),
+        prove(greedy, cases, f"{name}, GreedyProcessor", lambda p: np.eye(len(p))[p.argmax()]),
         prove(ngrams, every_successor_known, f"ngram_assisted_{name}, MultinomialProcessor"),
     ]

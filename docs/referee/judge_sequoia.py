@@ -15,20 +15,23 @@ def referee() -> list[dict]:
     theirs = program("Tree.SpecTree", ["Engine"])
 
     def rule(tokens, parents, p, q):
+        # in their tree 0 is the root, the text before, and node i + 1 is tokens[i]
         n = len(tokens)
-        tree = object.__new__(theirs.SpecTree)
-        tree.ground_truth_len, tree.temperature, tree.dtype = 1, 1.0, torch.float64
+        children = [[] for _ in range(n + 1)]
+        for i, parent in enumerate(parents):
+            children[parent + 1].append(i + 1)
+        # a node's first child was sampled from all that the draft model gives there
+        draft_rows = [q[nodes[0] - 1] if nodes else p[0] for nodes in children]  # p[0]: not read
+        tree = object.__new__(theirs.SpecTree)  # without drafting it
+        tree.ground_truth_len = 1
+        tree.temperature = 1.0
+        tree.dtype = torch.float64
         tree.tokens = torch.tensor([0, *tokens])
+        tree.Successors = children
         tree.r = torch.rand(n + 1, dtype=torch.float64)
         tree.target_logits = torch.tensor(p)
+        tree.draft_logits = torch.tensor(draft_rows).log()
         tree.residual_graph = theirs.get_residual
-        tree.Successors = [
-            [i + 1 for i in range(n) if parents[i] == node - 1] for node in range(n + 1)
-        ]
-        # a node's first child was sampled from all that the draft model gives there
-        firsts = [children[0] - 1 if children else None for children in tree.Successors]
-        rows = [p[0] if first is None else q[first] for first in firsts]
-        tree.draft_logits = torch.tensor(rows).log()
         node, path = 0, []
         while True:
             node, row = tree.accept_step(node)

@@ -18,7 +18,9 @@ class OnCpu(CausalLM):
 
 
 class Ids:
-    """A tokenizer whose prompts and texts are lists of tokens."""
+    """A tokenizer whose prompts and texts are lists of tokens. end: the token that ends a text, or
+    None
+    """
 
     def __init__(self, end):
         self.eos_token_id = end
@@ -32,7 +34,7 @@ class Ids:
 
 def referee() -> list[dict]:
     theirs = program("speculative", stubs=["transformers"])
-    theirs.float = lambda number: number  # of what is a float, or a random number
+    theirs.float = lambda number: number  # a random number of `prove` cannot become a float
 
     def judge(temperature, top_p):
         def loop(target, draft_model, ids, n_tokens, K, end=None):
@@ -40,13 +42,13 @@ def referee() -> list[dict]:
             settings = n_tokens, K, temperature, top_p
             result = theirs.speculative_decode_sample(*models, Ids(end), ids, *settings)
             text = result["output_text"]
-            return text if len(text) >= n_tokens else [*text, end]  # it leaves the end out
+            ended = len(text) < n_tokens
+            return [*text, end] if ended else text  # theirs leaves the end out
 
         def to_probs(p):
             settings = dict(do_sample=True, temperature=temperature, top_p=top_p)
-            return (
-                theirs.probs_from_logits(torch.tensor(p).log()[None], settings)[0].double().numpy()
-            )
+            (row,) = theirs.probs_from_logits(torch.tensor(p).log()[None], settings)
+            return row.double().numpy()
 
         name = f"speculative_decode_sample of taiyoo, temperature {temperature}, top_p {top_p}"
         return prove(loop, CASES, name, to_probs)

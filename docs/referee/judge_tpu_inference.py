@@ -26,7 +26,7 @@ def referee() -> list[dict]:
         return rejection_sample(draft, n_drafted, q, p, bonus, do_sampling=True, key=key)
 
     rule = with_bonus(sample)
-    for case in RULES:  # compile it: that takes longer than a run may
+    for case in RULES:
         p = np.full((case.K + 1, case.n_vocab), 1 / case.n_vocab)
-        rule([0] * case.K, p, p[1:])
+        rule([0] * case.K, p, p[1:])  # compiles it for this shape: longer than a run may take
     return [prove(rule, RULES, "rejection_sample of vllm-project/tpu-inference")]

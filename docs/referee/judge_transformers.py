@@ -34,11 +34,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def referee(settings: dict[str, dict[str, Any]] = SETTINGS) -> list[dict[str, Any]]:
-    """Judge generate in each setting. Returns what `prove` returns."""
+    """Judge generate in each setting. Returns a result of `prove` for each.
+
+    settings: {its name in the result: arguments of `judge`}
+    Raises ValueError without torch and transformers.
+    """
     need_transformers()
     gpt2s = tiny_gpt2(1), tiny_gpt2(2)
     case = Case("two tiny GPT-2s", *map(as_table, gpt2s), K=2, n_tokens=3, prompt=PROMPT)
-    return [judge(words, *gpt2s, case, **given) for words, given in settings.items()]
+    return [judge(name, *gpt2s, case, **given) for name, given in settings.items()]
 
 
 def need_transformers() -> None:
@@ -49,7 +53,7 @@ def need_transformers() -> None:
 
 
 def judge(
-    words: str,
+    setting: str,
     target_model: Any,
     assistant: Any,
     case: Case,
@@ -58,7 +62,13 @@ def judge(
     eos_token_id: int | None = None,
     assistant_confidence_threshold: float = 0.0,
 ) -> dict[str, Any]:
-    """Judge generate with two models of transformers; `case` has them as tables."""
+    """Judge generate with two models of transformers. Returns the result of `prove`.
+
+    setting: what the result's name says about the arguments below
+    case: the same models as tables, to compute what is right
+    temperature, top_k, eos_token_id: of generate
+    assistant_confidence_threshold: of the assistant, whose generation_config is changed
+    """
 
     def generate(target, draft_model, ids, n_tokens, K, end=None):
         def count(*_):
@@ -85,7 +95,7 @@ def judge(
         counting.remove()
         return text[0, len(ids) :].tolist()
 
-    name = f"generate of transformers {transformers.__version__} with an assistant, {words}"
+    name = f"generate of transformers {transformers.__version__} with an assistant, {setting}"
     case = replace(case, end=eos_token_id)
     return prove(generate, [case], name, filtered(temperature, top_k))
 
@@ -119,7 +129,10 @@ def as_table(model: Any) -> Model:
 
 
 def rule(draft, p, q, weight=None):
-    """A round of generate, given the rows of both models."""
+    """A round of generate, given the rows of both models. Returns the accepted tokens and one more.
+
+    weight: assistant_ensemble_weight; None judges no ensemble
+    """
     log = lambda rows: torch.tensor(rows).log()[None]
     ids = torch.tensor([draft], dtype=torch.long)
     tokens, _ = _speculative_sampling(ids, log(q), len(draft), log(p), weight)

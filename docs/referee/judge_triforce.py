@@ -16,15 +16,18 @@ FILLER = 100  # in places of TriForce's buffers that hold no token yet
 
 
 class Engine:
-    """What TriForce calls: a text in the target's cache, and rows after more tokens."""
+    """What TriForce calls: a text in the target's cache, and rows after more tokens. It is its own
+    kv_cache, with seq_len and reset; the caches of the draft and of what is retrieved hold nothing.
+    """
 
-    def __init__(self, target, draft_model, ids):
-        self.target, self.draft_model, self.ids, self.n_prompt = target, draft_model, [], len(ids)
-        cache = SimpleNamespace(reset=lambda: None, start_size=0, recent_size=0)
-        cache.evict_for_spec = lambda size: None
+    def __init__(self, target, draft_model):
+        self.target, self.draft_model = target, draft_model
+        self.ids = []  # the text in the cache
+        empty = SimpleNamespace(reset=lambda: None, start_size=0, recent_size=0)
+        empty.evict_for_spec = lambda size: None
         model = SimpleNamespace(device="cpu", config=SimpleNamespace(_name_or_path=""))
         self.engine = SimpleNamespace(
-            kv_cache=self, graph_cache=cache, draft_cache=cache, model=model
+            kv_cache=self, graph_cache=empty, draft_cache=empty, model=model
         )
 
     @property
@@ -69,9 +72,10 @@ def referee() -> list[dict]:
     theirs = program("utils.decoding", ["utils.misc"])
 
     def loop(target, draft_model, ids, n_tokens, K):
-        engine, tokenizer = Engine(target, draft_model, ids), SimpleNamespace(eos_token_id=-1)
-        settings = dict(top_k=-1, top_p=0.0, temperature=1.0)
+        engine = Engine(target, draft_model)
+        tokenizer = SimpleNamespace(eos_token_id=-1)  # no token ends the text
+        settings = dict(top_k=-1, top_p=0.0, temperature=1.0)  # without top-k and top-p
         theirs.TriForce(tokenizer, engine, torch.tensor([ids]), K, n_tokens, **settings)
-        return engine.ids[engine.n_prompt :]
+        return engine.ids[len(ids) :]  # it returns no text
 
     return [prove(loop, CASES, "TriForce")]

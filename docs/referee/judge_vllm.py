@@ -15,15 +15,19 @@ from proof.prove import prove
 
 
 def dispatcher(kernel, **_):
-    """The decorator by which vLLM launches a kernel; here without compiling it before."""
+    """The decorator by which vLLM launches a kernel; here without compiling it before. It decorates
+    a function dispatch(...) -> (grid, settings of the kernel); what is called in its place launches
+    the kernel with these settings, and with each argument x that the kernel calls x or x_ptr.
+    """
 
     def decorate(dispatch):
         def launch(*arguments, **more):
             grid, settings = dispatch(*arguments, **more)
             given = inspect.signature(dispatch).bind(*arguments, **more).arguments
-            for name in inspect.signature(kernel.function).parameters:
-                if name.removesuffix("_ptr") in given:
-                    settings[name] = given[name.removesuffix("_ptr")]
+            for parameter in inspect.signature(kernel.function).parameters:
+                name = parameter.removesuffix("_ptr")
+                if name in given:
+                    settings[parameter] = given[name]
             kernel[grid](**settings)
 
         return launch
@@ -41,15 +45,17 @@ KNOWN = {
 
 def referee() -> list[dict]:
     theirs = program("vllm.v1.sample.rejection_sampler", ["vllm"], known=KNOWN)
-    theirs.sample_recovered_tokens_kernel.is_late = True  # one noise serves all places of a draft
+    # one noise serves all places of a draft: it is drawn on only for the place that is rejected
+    theirs.sample_recovered_tokens_kernel.is_late = True
     settings = SimpleNamespace(
         all_greedy=False, all_random=True, temperature=torch.ones(1), generators={}
     )
 
     def sample(draft, p, q, bonus):
         K = len(draft)
-        ends = torch.tensor([K])
-        tokens = theirs.rejection_sample(draft, [K], K, ends, q, p.log(), bonus[None], settings)
+        lengths, ends = [K], torch.tensor([K])  # of the drafts in a batch of one
+        logits = p.log()
+        tokens = theirs.rejection_sample(draft, lengths, K, ends, q, logits, bonus[None], settings)
         return tokens[0]
 
     return [prove(with_bonus(sample), ROUNDS, "rejection_sample of vllm-project/vllm")]

@@ -41,19 +41,20 @@ def referee() -> list[dict]:
 
         def sample(draft, p, q, bonus):
             K = len(draft)
-            ends = torch.tensor([K], dtype=torch.int32)
-            draft = draft.to(torch.int32)
-            tokens = theirs.rejection_sample(draft, [K], K, ends, q, p.log(), bonus[None], settings)
-            return tokens[0]
+            lengths, ends = [K], torch.tensor([K], dtype=torch.int32)  # in a batch of one
+            draft, logits = draft.to(torch.int32), p.log()
+            batch = draft, lengths, K, ends, q, logits, bonus[None], settings
+            return theirs.rejection_sample(*batch)[0]
 
-        cases = [case for case in RULES if case.K >= 3 * block]
+        # with enable_block_verify, drafts of fewer tokens are verified as without
+        cases = [case for case in RULES if case.K >= 3] if block else RULES
         return prove(with_bonus(sample), cases, f"rejection_sample of vllm-ascend{name}")
 
-    return [judge("", False), judge(", enable_block_verify", True)]
+    return [judge("", block=False), judge(", enable_block_verify", block=True)]
 
 
 class Unpinned:
-    """torch, without pinned memory, which needs a device."""
+    """torch, but for pin_memory, an argument that is left out: it needs a device."""
 
     def __getattr__(self, name):
         found = getattr(torch, name)
@@ -61,7 +62,8 @@ class Unpinned:
             return found
 
         @functools.wraps(found)
-        def make(*arguments, pin_memory=False, **more):
+        def unpinned(*arguments, pin_memory=False, **more):
+            # looked up at each call: `prove` replaces functions of torch while it runs
             return getattr(torch, name)(*arguments, **more)
 
-        return make
+        return unpinned

@@ -34,11 +34,14 @@ class Pointer:
 
 
 def pointer_to(x: Any) -> Any:
-    """What a kernel gets for an argument: a Pointer for a tensor, whose memory it shares."""
+    """What a kernel gets for an argument: for a tensor a Pointer, which shares its memory and the
+    `late` that a kernel may have left there; anything else as it is.
+    """
     if not isinstance(x, torch.Tensor):
         return x
     cells = x.cells if hasattr(x, "cells") else x.numpy()  # of a tensor of symbolic numbers
-    return Pointer(cells.reshape(-1), getattr(x, "late", {}))
+    late = getattr(x, "late", {})  # of Kernel.__getitem__
+    return Pointer(cells.reshape(-1), late)
 
 
 class Kernel:
@@ -54,16 +57,21 @@ class Kernel:
         self.function, self.signature = function, inspect.signature(function)
 
     def __getitem__(self, grid: tuple[int, ...]) -> Callable:
+        """launch(arguments of the function): it runs an instance for each place in the grid, or, of
+        a kernel that is_late, leaves them in the first tensor's `late`, for `load`.
+        """
+
         def launch(*arguments: Any, **more: Any) -> None:
             given = self.signature.bind(*arguments, **more).arguments
             if "BLOCK_SIZE" in given:
                 given["BLOCK_SIZE"] = BLOCK_SIZE
             runs = [partial(self.run, place, given) for place in np.ndindex(grid)]
             if self.is_late:
-                next(iter(given.values())).late = dict(enumerate(runs))
-                return
-            for run in runs:
-                run()
+                output = next(iter(given.values()))
+                output.late = dict(enumerate(runs))
+            else:
+                for run in runs:
+                    run()
 
         return launch
 
@@ -79,12 +87,16 @@ class Kernel:
 
 
 def load(pointer: Pointer, mask: Any = True, other: Any = 0.0) -> Any:
+    """The values at the pointer's places, `other` where the mask is false: an array, or one value
+    for one place. Runs before what fills these places late, once.
+    """
     at, mask = np.broadcast_arrays(pointer.at, mask)
     for place in pointer.late.keys() & {*at[mask].tolist()}:
-        pointer.late.pop(place)()
+        fill = pointer.late.pop(place)
+        fill()
     found = np.full(at.shape, other, object)
     found[mask] = pointer.cells[at[mask]]
-    return found[()]
+    return found[()]  # without axes: the value itself
 
 
 def store(pointer: Pointer, value: Any, mask: Any = True) -> None:
