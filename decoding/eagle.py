@@ -44,7 +44,7 @@ class EagleConfig(Config):
         of_gpt2 = super().shapes()
         block = {name: shape for name, shape in of_gpt2.items() if name.startswith("h.")}
         return {
-            "fc.weight": (2 * self.n_hidden, self.n_embd),
+            "fc.weight": (2 * self.n_hidden, self.n_embd),  # a hidden state, and an embedding
             "fc.bias": (self.n_embd,),
             **block,
             "proj.weight": (self.n_embd, self.n_hidden),

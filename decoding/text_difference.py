@@ -77,7 +77,7 @@ def explain_difference(
         pair = scores[0, [first[position], second[position]]]
     else:
         pair = np.sort(scores[0])[-2:]  # the two best
-    gap = np.ptp(np.maximum(pair, LEAST))
+    gap = np.ptp(np.maximum(pair, LEAST))  # a number, also if one of them was removed
     is_tie = passes_agree and nobody_ended and gap <= 2 * float_error
     return {
         "position": position,

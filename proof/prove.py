@@ -528,6 +528,7 @@ def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
     taken, _ = walk(run, AFTER_FAILURE, deadline)
     texts = [one.text[: trial.case.n_tokens] for one in taken if one.ended]
     right_texts = trial.case.laws()[0]  # a case that is enumerated has one law
+    # a text may be cut: it is right as far as it goes if a right one begins so
     begins_a_right_one = lambda text: any(right[: len(text)] == text for right in right_texts)
     return [text for text in texts if not begins_a_right_one(text)]
 

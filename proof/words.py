@@ -105,7 +105,7 @@ def describe_wrong(result: dict[str, Any]) -> list[str]:
         lines.append(describe_kept(shown))
     lines.append(f"  {describe_where(cases)}")
     problems = [case["problem"] for case in cases if case["problem"]]
-    if measured and not first_wrong["event"]:
+    if measured and not first_wrong["event"]:  # one run with an event is enough: no odds
         lines.append(f"  {describe_odds(measured)}")
     if measured and problems:
         lines.append(f"  Not every branch could be taken: {problems[0]}.")

@@ -120,7 +120,9 @@ class Trial:
     """A job and the bets on its texts: one for each prompt; of several, one on all first tokens."""
 
     def __init__(self, job, target, encoder):
-        """Compute the laws of the job's texts, with the target that the engine should follow."""
+        """Compute the laws of the texts of a Job, with the target that the engine should follow, a
+        gpt2.Model, and its Encoder.
+        """
         self.job = job
         self.prompts = [encoder.encode(prompt) for prompt in job.prompts]
         law_after = {prompt: law(target, encoder.encode(prompt), job) for prompt in {*job.prompts}}
@@ -128,7 +130,7 @@ class Trial:
         if len(laws) > 1:
             laws.append(independent(laws))
         self.bets = [Bet(right, ALPHA / n_bets(), ROUNDING) for right in laws]
-        self.names = [*map(repr, job.prompts), "the first tokens of all texts"]
+        self.names = [*map(repr, job.prompts), "the first tokens of all texts"]  # of the bets
         self.wrong_after = None  # runs until a bet was won
         self.n_tokens = self.n_passes = 0
         self.seconds = 0.0  # of writing

@@ -11,6 +11,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for accept_reject, a rule for batches."""
     theirs = program("spec.accept")
 
     def rule(drafts, p, q):

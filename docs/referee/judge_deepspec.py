@@ -12,6 +12,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for verify_draft_tokens, a rule."""
     theirs = program("deepspec.eval.base_evaluator", ["deepspec"], ["deepspec.utils.sampling"])
 
     def rule(draft, p, q):

@@ -64,6 +64,7 @@ class Draft:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for dflash_generate, a loop, with models that stand for theirs."""
     theirs = program("dflash.model", stubs=["dflash"])
     theirs.DynamicCache = Read  # of both models
 

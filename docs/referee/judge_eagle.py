@@ -12,6 +12,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for evaluate_posterior, a rule for trees."""
     theirs = program("eagle.model.utils")
     processor = theirs.prepare_logits_processor(temperature=1.0)
 

@@ -24,6 +24,7 @@ class FromOne:
         self.model = model
 
     def __call__(self, input_ids, past_key_values=None, **_):
+        """Logits of the new input_ids, and all ids until now as the next past_key_values."""
         known = torch.tensor([], dtype=int)
         if past_key_values is not None:
             known = past_key_values[0][0].flatten()
@@ -35,6 +36,7 @@ class FromOne:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_sampling and speculative_sampling_v2, loops."""
     theirs = program("sampling.speculative_sampling")
     theirs.tqdm = partial(theirs.tqdm, disable=True)  # a bar for each run
 

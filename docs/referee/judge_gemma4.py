@@ -10,6 +10,7 @@ from proof.cases import Case
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for a tiny Gemma 4 with its assistant, in transformers' generate."""
     need_transformers()
     target, assistant = tiny_gemma4()
 

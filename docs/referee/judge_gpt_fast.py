@@ -27,6 +27,7 @@ class ByPosition:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for generate, a loop."""
     theirs = program("generate", stubs=["model", "tokenizer"])  # generate.py of the clone
 
     def loop(target, draft_model, ids, n_tokens, K):

@@ -40,6 +40,7 @@ def sample(self, row):
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for generate, a loop, with each of its two ways to choose a token."""
     theirs = program(DECODE, stubs=["GPTFast.Core"], real=[CACHE])
 
     class Cached(theirs.KVCacheModel):

@@ -12,6 +12,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_sampling, a loop."""
     theirs = program("main", stubs=["gpt2", "utils"])  # picoGPT
     theirs.tqdm = partial(theirs.tqdm, disable=True)  # a bar for each run
 

@@ -13,6 +13,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_decoding, a loop, at temperatures 1 and 0."""
     module = "litgpt.generate.speculative_decoding"
     theirs = program(module, ["lightning", "litgpt"], ["litgpt.generate.base"])
 

@@ -12,6 +12,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for rejection_sample, a rule; its Triton kernels run in NumPy."""
     module = "lmdeploy.pytorch.spec_decode.reject_sampler"
     theirs = program(module, ["lmdeploy", *TRITON], known=TRITON)
     # one noise serves all places of a draft: it is drawn on only for the place that is rejected

@@ -17,6 +17,7 @@ class WithCache:
         self.model = model
 
     def __call__(self, ids, cache=None, **_):
+        """(logits of the ids that the cache lacks, [1, n, n_vocab]; a cache of all ids)."""
         known = ids[:, :0] if cache is None else cache[0][..., 0]
         n_known = known.shape[1]
         ids = torch.cat([known, ids[:, n_known:]], dim=1)
@@ -25,6 +26,7 @@ class WithCache:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_decoding, a loop."""
     theirs = program("speculative_decoding.speculative_decoding", stubs=["beartype"])
 
     def loop(target, draft_model, ids, n_tokens, K):

@@ -38,6 +38,7 @@ class Model:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_decode, a loop, at temperature 0."""
     theirs = program("decoder", ["transformers", "model"])
 
     def loop(target, draft_model, ids, n_tokens, K):

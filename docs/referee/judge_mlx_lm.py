@@ -26,6 +26,7 @@ class Tokens:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_generate_step, a loop."""
     try:
         import mlx.core as mx
         import mlx_lm

@@ -13,6 +13,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for its three loops: sampling, greedy, and with n-grams."""
     stubs = ["termcolor"]
     theirs = program("sampling.speculative_decoding", stubs)
     ngram = program("ngram_assisted", stubs)

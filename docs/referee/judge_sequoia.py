@@ -12,6 +12,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for SpecTree.accept_step, a rule for trees."""
     theirs = program("Tree.SpecTree", ["Engine"])
 
     def rule(tokens, parents, p, q):

@@ -10,6 +10,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_sampling, a loop."""
     theirs = program("speculative_sampling", stubs=["transformers"])
 
     def loop(target, draft_model, ids, n_tokens, K):

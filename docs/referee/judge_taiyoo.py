@@ -33,6 +33,7 @@ class Ids:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for speculative_decode_sample, a loop, at two temperatures."""
     theirs = program("speculative", stubs=["transformers"])
     theirs.float = lambda number: number  # a random number of `prove` cannot become a float
 

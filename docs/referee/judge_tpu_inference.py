@@ -15,6 +15,7 @@ from proof.prove import prove
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for rejection_sample, a rule, compiled by JAX."""
     theirs = program("tpu_inference.layers.jax.sample.rejection_sampler", ["tpu_inference"])
     rejection_sample = jax.jit(theirs.rejection_sample, static_argnames="do_sampling")
     seeds = SystemRandom()

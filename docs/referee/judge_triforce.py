@@ -21,6 +21,7 @@ class Engine:
     """
 
     def __init__(self, target, draft_model):
+        """target, draft_model: those of `prove`. No text is in the cache."""
         self.target, self.draft_model = target, draft_model
         self.ids = []  # the text in the cache
         empty = SimpleNamespace(reset=lambda: None, start_size=0, recent_size=0)
@@ -69,6 +70,7 @@ class Engine:
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for TriForce, a loop."""
     theirs = program("utils.decoding", ["utils.misc"])
 
     def loop(target, draft_model, ids, n_tokens, K):

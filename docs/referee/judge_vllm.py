@@ -44,6 +44,7 @@ KNOWN = {
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for rejection_sample, a rule; its Triton kernels run in NumPy."""
     theirs = program("vllm.v1.sample.rejection_sampler", ["vllm"], known=KNOWN)
     # one noise serves all places of a draft: it is drawn on only for the place that is rejected
     theirs.sample_recovered_tokens_kernel.is_late = True

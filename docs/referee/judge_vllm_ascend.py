@@ -22,6 +22,7 @@ KNOWN = {
 
 
 def referee() -> list[dict]:
+    """The results of `prove` for rejection_sample, a rule, without and with block verification."""
     theirs = program("vllm_ascend.sample.rejection_sampler", ["vllm", "vllm_ascend"], known=KNOWN)
     theirs.generate_uniform_probs = lambda n, *_: torch.rand(n, dtype=torch.float64)
     theirs.torch = Unpinned()
@@ -57,6 +58,7 @@ class Unpinned:
     """torch, but for pin_memory, an argument that is left out: it needs a device."""
 
     def __getattr__(self, name):
+        """What torch has of this name; of a function that makes tensors, a form without pinning."""
         found = getattr(torch, name)
         if name not in ("tensor", "arange", "ones", "full", "empty", "zeros"):
             return found
