@@ -131,11 +131,7 @@ def seconds_per_drafted_token(run: Run) -> list[float]:
     """Return for each round with a draft the seconds that a token of the draft took. For the run of
     a batch, whose parts are not timed, "draft_seconds" is [], and so is the result.
     """
-    drafts, seconds_of_drafts = (
-        run["rounds"],
-        run["draft_seconds"],
-    )  # equally long, or the second []
-    timed = zip(drafts, seconds_of_drafts)
+    timed = zip(run["rounds"], run["draft_seconds"])  # equally long, or the second is []
     return [seconds / draft.drafted for draft, seconds in timed if draft.drafted]
 
 
