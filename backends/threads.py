@@ -86,8 +86,8 @@ class Bell:
         if queue.empty():
             self.spin()
         item = queue.get()
-        # Only now: the put may have woken this thread before the ring. A ring that comes even later
-        # merely cuts the next spin short
+        # Silent again, only now, as the ring may come after the put that woke this thread. One that
+        # comes even later merely cuts the next spin short
         self.rung[0] = False
         return item
 

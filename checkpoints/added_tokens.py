@@ -17,11 +17,10 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     (TOKEN_LISTS), such as {"<|user|>": 50258}. vocabulary: {text: id} of the folder; it may have
     them, too.
 
-    Some are left out, with a warning: tokens that no file gives an id, and those of the vocabulary
-    to which the spaces around them in a prompt would belong, so that a prompt has both as text like
-    any other; and new ones whose id is not below the vocab_size of config.json, as the model has no
-    row for them. Raises ValueError for a damaged file, and for a new token with an id that cannot
-    be used (`require_usable`).
+    Some are left out, with a warning. A prompt has as text, like any other, tokens that no file
+    gives an id, and those to which the spaces around them would belong (SPACE_FLAGS). New ones
+    whose id is not below the vocab_size of config.json have no row in the model. Raises ValueError
+    for a damaged file, and for a new token with an id that cannot be used (`require_usable`).
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"

@@ -96,9 +96,10 @@ def answer(settings: dict[str, Any], line: str) -> None:
 
 
 def change(settings: dict[str, Any], words: str) -> None:
-    """Change one of the settings, {flag: value}, in place, by words such as "K 6", or "trace" to
-    turn it on or off, and show it on stderr; show all if there are no words. Raises ValueError for
-    a name that is no setting, and for a value or a model that cannot be used: then all stay.
+    """Change one of the settings, {flag: value}, in place, by words such as "K 6", or by the name
+    of one that is on or off, such as "trace", and show it on stderr; show all if there are no
+    words. Raises ValueError for a name that is no setting, and for a value or a model that cannot
+    be used: then all stay.
     """
     name, _, text = words.strip().partition(" ")
     if not name:
@@ -106,7 +107,8 @@ def change(settings: dict[str, Any], words: str) -> None:
         return
     flags = flags_of(chat)
     if name not in flags:
-        raise unknown("setting", f"/{name}", [f"/{flag}" for flag in flags], lister="/")
+        names = [f"/{flag}" for flag in flags]
+        raise unknown("setting", f"/{name}", names, lister="/")  # "expected one that / lists"
     if flags[name].annotation is bool and not text:
         text = str(not settings[name])
     try:

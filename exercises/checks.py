@@ -95,9 +95,9 @@ def compare(answer: Callable, expected: Any, *arguments: Any) -> None:
     rounding of float32, and leaves its arguments as they are.
     """
     own = deepcopy(arguments)
-    found, _ = take(lambda branch: answer(*own))
-    *values, shown, right = in_words(*arguments, found, expected)
-    call = f"{getattr(answer, '__name__', 'it')}({', '.join(values)})"
+    found, _ = take(lambda _branch: answer(*own))  # `take` reports its errors, and endless loops
+    *shown_arguments, shown, right = in_words(*arguments, found, expected)
+    call = f"{getattr(answer, '__name__', 'it')}({', '.join(shown_arguments)})"
     require(is_close(found, expected), f"{call} gives {shown}, expected {right}")
     require(repr(own) == repr(arguments), f"{call} changes its arguments")
 

@@ -372,8 +372,8 @@ def run_race(K: int, predicted: float):
 
 
 def draw_race(run_of: dict[str, Timed]):
-    """Draw how a text grows with time in the run of each decoder. run_of: {"autoregressive": and
-    "speculative": (tokens of each round, seconds of each round)}
+    """Show a picture of how a text grows with time in the run of each decoder. run_of:
+    {"autoregressive": and "speculative": (tokens of each round, seconds of each round)}
     """
     axes = new_axes("ms", "tokens of the first text")
     for decoder, colour in (("autoregressive", GREY), ("speculative", GREEN)):

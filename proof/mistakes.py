@@ -195,7 +195,7 @@ def changes(diff: str) -> dict[Callable, list[tuple[str, str]]]:
     "@@ sampling.verify @@", then a line "- right" and a line "+ wrong" for each piece.
     """
     found: dict[Callable, list[tuple[str, str]]] = {}
-    for name, lines in re.findall(r"@@ (\S+) @@\n([^@]*)", diff):
+    for name, lines in re.findall(r"@@ (\S+) @@\n([^@]*)", diff):  # no piece has an @
         # the key is the function that has this name here
         found[eval(name)] = re.findall(r"- (.*)\n\+ (.*)", lines)
     return found

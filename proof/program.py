@@ -22,10 +22,11 @@ def load(path: Path) -> ModuleType:
     """Import a file, and return it as a module of the file's name. Its folder becomes the first in
     sys.path, and the module stands in sys.modules unless another has its name. While it is imported
     the sources of random numbers are replaced (follow.followed), those of torch if the file imports
-    it, so that `from random import random` imports one that can be followed. Raises OSError if
-    there is no such file, ValueError if it raises anything but KeyboardInterrupt.
+    it, so that `from random import random` imports one that can be followed; and sys.argv has its
+    path only. Raises OSError if there is no such file, ValueError if it raises anything but
+    KeyboardInterrupt.
     """
-    with named(path):
+    with named(path):  # in errors
         source = path.read_bytes()
     imports_torch = re.search(rb"(?m)^\s*(import|from) torch\b", source)
     if imports_torch:

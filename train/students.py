@@ -102,9 +102,9 @@ class Eagle(nn.Module):
         self.h = nn.ModuleList([GPT2Block(transformers_config(block))])
 
     def draft_logits(self, ids: Tensor, hidden: Tensor, teacher: GPT2) -> Logits:
-        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ...: what the head predicts
-        for token i of drafts that begin at every position. Row j is to be like the target's logits
-        at position i + j.
+        """Yield (i, logits [batch, n_seq - i, n_vocab]) for i = 0, 1, ... n_draft_tokens - 1: what
+        the head predicts for token i of drafts that begin at every position. Row j is to be like
+        the target's logits at position i + j.
 
         ids, hidden: [batch, n_seq], [batch, n_seq, n_hidden], a text and the target's hidden states
         teacher: the target, whose embeddings, final norm and output head are used
@@ -117,7 +117,7 @@ class Eagle(nn.Module):
         values: list[Tensor] = []
         states = hidden  # those of the target, later those that the head guessed last
         for i in range(self.n_draft_tokens):
-            states_before = torch.cat([nothing, states[:, :-1]], 1)
+            states_before = torch.cat([nothing, states[:, :-1]], 1)  # at each position, that before
             x = self.fc(torch.cat([states_before, embedded], -1))
             states = norm(self.proj(self.through_block(x, keys, values)))
             # what is guessed at the first i places belongs to drafts that began before the text

@@ -44,7 +44,7 @@ class Tensor:
     order: Literal["C", "F"] | None = "C"
 
     def __post_init__(self):
-        """Check the fields, which a damaged file may have given: True and 2.0 are no sizes."""
+        """Raise ValueError for fields that a damaged file may have: True and 2.0 are no sizes."""
         are_sizes = all(type(n) is int and n >= 0 for n in (self.offset, *self.shape))
         if not are_sizes or len(self.shape) > MAX_AXES:  # maybe by thousands: not all are shown
             raise ValueError(f"{self.name!r} has shape {self.shape[:MAX_AXES]} at {self.offset!r}")
