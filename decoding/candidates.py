@@ -26,9 +26,9 @@ def verify_tree(tokens, parents, p, q, rng):  # [n], [n], [n + 1, n_vocab], [n, 
         P(x is drafted and accepted)  =  min(rest(x), q(x))
         P(x comes out later)          =  P(rejected) residual(x)  =  max(0, rest(x) - q(x))
 
-    because the residual becomes the `rest` of the younger siblings, for which the claim is true.
-    (Their q may depend on the token that was rejected: the residual is the same for all.) The two
-    add up to rest(x). The children of an accepted node are candidates for the place after it.
+    because the residual becomes the `rest` of the younger siblings, for which the claim is true,
+    whatever their q, also one that depends on the token that was rejected. The two add up to
+    rest(x). The children of an accepted node are candidates for the place after it.
     """
     path = []
     last, rest = -1, p[0]  # the last accepted node, -1 for the text; what p still owes after it

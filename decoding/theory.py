@@ -19,8 +19,9 @@ def tokens_per_round(a: float, K: int) -> float:
 
 
 def speedup(a: float, K: int, c: float, v: float = 1) -> float:
-    """Expected speedup over plain decoding: the tokens of a round over its cost. Drafting a token
-    costs c, verifying K of them v, if a pass of the target over one row costs 1.
+    """Expected speedup over plain decoding: the tokens of a round over its cost. A drafted token is
+    accepted with probability a and costs c, to verify K of them costs v, in passes of the target
+    over one row.
 
     >>> speedup(1, 4, 0.25), speedup(0, 4, 0.25)
     (2.5, 0.5)

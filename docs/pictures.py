@@ -331,6 +331,7 @@ def candidates():
 def pair_rows(to_probs, n_tokens):
     """Yield p and q, [n_vocab] each, of the included pair: after each opening of STORIES its target
     writes n_tokens, and there are n_tokens + 1 places, one before each of them and one at the end.
+    to_probs makes p and q of logits.
     """
     target, draft_model, encoder = load_pair("17M", "0.7M-17M", MODELS_DIR)
     for seed, opening in enumerate(read_prompts(STORIES)):

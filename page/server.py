@@ -54,8 +54,8 @@ class LiveServer(ThreadingHTTPServer):
     allow_reuse_address = os.name == "posix"
 
     def __init__(self, port: int, settings: dict[str, Any], race: Callable):
-        """Listen on the port, and make the token and the page. The class says what settings and
-        race are. Raises OSError or OverflowError for a port that cannot be had.
+        """Listen on the port, and make the token and the page, with the settings in its form. Keeps
+        `race`. Raises OSError or OverflowError for a port that cannot be had.
         """
         self.settings, self.race = settings, race
         self.model_lock = threading.Lock()  # the models compute for one request at a time

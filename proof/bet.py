@@ -38,8 +38,9 @@ class Bettors:
     def add(self, text: Text, n_before: int, rounding: float) -> None:
         """Pay each bettor for one more text, after n_before of them, and count it: log_capitals,
         seen and n_outside change. Its capital is multiplied by the probability that it predicted,
-        and divided by the largest one that is right; by 0 if the text should never come: then the
-        capital is infinite.
+        the frequency until now if a texts of the law (a: its strength) had come before the first.
+        It is divided by the largest one that is right; by 0, so that it is infinite, if the text
+        should never come.
 
         rounding: the right probability of a beginning may be larger than in the law by this share,
             and that of all beginnings outside the law together is at most `rounding`

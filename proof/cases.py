@@ -543,7 +543,7 @@ def round_law(case: Case, text: Text, k: int, block: bool) -> Iterator[tuple[Tex
             if wanted[y] > both_kept:
                 yield longer, wanted[y] - both_kept
             if both_kept > 0:
-                both_drafted = offered[y] if block else both_kept
+                both_drafted = offered[y] if block else both_kept  # D of the longer
                 unfinished.append((longer, both_kept, both_drafted))
 
 

@@ -17,7 +17,7 @@ UNDECIDED: dict[str, Any] = dict(distance=None, kept=None, first_wrong=None, pro
 class Run(NamedTuple):
     """A sampler that ran with one of the ways in which its random choices can fall (a branch)."""
 
-    ended: bool  # whether it was taken to its end; if not, it has no text
+    ended: bool  # whether it was taken to its end; if not, as it was too unlikely, it has no text
     text: Text
     n_passes: int  # of the target
     branch: Branch

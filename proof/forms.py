@@ -135,7 +135,7 @@ def tokens_of(
         raise stop(f"{problem()} (does a branch end without return?)")
     if not isinstance(result, Iterable):
         raise stop(problem())
-    elements = list(islice(result, MOST_CALLS))  # an error of a generator passes
+    elements = list(islice(result, MOST_CALLS))  # a generator may raise its own error
     try:
         tokens = [as_int(element) for element in elements]
     except (TypeError, ValueError, RuntimeError):

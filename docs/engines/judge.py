@@ -146,8 +146,10 @@ class Trial:
         return self.job.temperature == 0 and self.runs >= N_GREEDY
 
     def run(self, write):
-        """Let the engine write the job's texts once, bet on them, and count their tokens, passes
-        and seconds. The number of runs before is the seed. Sets wrong_after at the first bet won.
+        """Let the engine write the job's texts once, bet on them, which counts the run, and count
+        their tokens, passes and seconds. Sets wrong_after at the first bet won.
+
+        write(prompts, job, seed) -> (texts, passes of the target), from the engine's `start`
         """
         began = time.perf_counter()
         texts, n_passes = write(self.prompts, self.job, self.runs)
@@ -156,7 +158,8 @@ class Trial:
         self.n_tokens += sum(map(len, texts))
         self.n_passes += n_passes
         if len(texts) > 1:
-            texts.append(tuple(token for text in texts for token in text[:1]))  # the first tokens
+            first_tokens = tuple(token for text in texts for token in text[:1])
+            texts.append(first_tokens)  # for the last bet
         for bet, text in zip(self.bets, texts):
             bet.add(text)
         if self.wrong_after is None and any(bet.wrong for bet in self.bets):

@@ -70,6 +70,7 @@ def judge(
     assistant_confidence_threshold: of the assistant, whose generation_config is changed
     """
 
+    # target and draft_model, those of `prove`, are tables: the two models are read in their place
     def generate(target, draft_model, ids, n_tokens, K, end=None):
         def count(*_):
             target.passes += 1
