@@ -20,7 +20,8 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     Some are left out, with a warning. A prompt has as text, like any other, tokens that no file
     gives an id, and those to which the spaces around them would belong (SPACE_FLAGS). New ones
     whose id is not below the vocab_size of config.json have no row in the model. Raises ValueError
-    for a damaged file, and for a new token with an id that cannot be used (`require_usable`).
+    for a damaged file, for a new token with an id that cannot be used (`require_usable`), and for
+    tokens of which only some can be found (`require_apart`).
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -42,6 +43,8 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     if rowless:
         shown = " ".join(sorted(rowless))[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
+    with errors_about(folder, OTHER_TOKENS):
+        require_apart([tokens[text] for text in kept])
     return kept
 
 
@@ -66,13 +69,20 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
             for token in listed_tokens(name, values):
                 text = token["content"]
                 if text in vocabulary:
-                    tokens[text] = token | {"id": vocabulary[text]}
+                    token = token | {"id": vocabulary[text]}
                 elif "id" in token:
                     require_usable(token)
-                    tokens[text] = token  # in place of that of an earlier file
-                elif type(text) is str:  # without an id: one of an earlier file stays
-                    tokens.setdefault(text, token)
+                if type(text) is str:
+                    tokens[text] = merged(tokens.get(text, {}), token)
     return tokens
+
+
+def merged(before: dict, token: dict) -> dict:
+    """A token as a file lists it, with what an earlier file says of it, if this one does not. But a
+    flag of SPACE_FLAGS that is true in one of the two is true: files disagree on it then.
+    """
+    space_flags = {flag: True for flag in SPACE_FLAGS if before.get(flag)}
+    return before | token | space_flags
 
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
@@ -109,14 +119,34 @@ def require_usable(token: dict) -> None:
         raise ValueError(f"the token {text!r} has the id {i!r}")
 
 
+def require_apart(tokens: list[dict]) -> None:
+    """Raise ValueError if the texts of two tokens can overlap in a prompt, and only one of them is
+    "normalized": transformers finds the others first, an Encoder whichever begins first.
+    """
+    normalized: set[str] = set()
+    others: set[str] = set()
+    for token in tokens:
+        is_normalized = token.get("normalized", not token.get("special"))  # as by transformers
+        (normalized if is_normalized else others).add(token["content"])
+    for texts, rivals in ((normalized, others), (others, normalized)):
+        begins = {rival[:n] for rival in rivals for n in range(1, len(rival) + 1)}
+        for text in texts:
+            for start in range(len(text)):
+                holds_rival = any(text[start:end] in rivals for end in range(start, len(text)))
+                if holds_rival or text[start:] in begins:
+                    problem = "overlaps with others, only some of which are normalized"
+                    raise ValueError(f"the token {text!r} {problem}")
+
+
 def named_tokens(settings: dict) -> list[dict]:
-    """The tokens that settings, a JSON object, name: a dict {"content": text, and flags} of each.
+    """The tokens that settings, a JSON object, name: a dict {"content": text, and flags} of each,
+    of a text with "special": True.
 
     A token is there as a text or as such a dict: as the value of a key that ends in "_token", or in
     "additional_special_tokens" or "extra_special_tokens", a list of them or {name: token}.
 
     >>> named_tokens({"pad_token": "<pad>", "extra_special_tokens": [{"content": "<a>"}]})
-    [{'content': '<pad>'}, {'content': '<a>'}]
+    [{'content': '<pad>', 'special': True}, {'content': '<a>'}]
     """
     values = [value for name, value in settings.items() if name.endswith("_token")]
     for name in ("additional_special_tokens", "extra_special_tokens"):
@@ -127,7 +157,7 @@ def named_tokens(settings: dict) -> list[dict]:
     tokens: list[dict] = []
     for value in values:
         if isinstance(value, str):
-            tokens.append({"content": value})
+            tokens.append({"content": value, "special": True})
         elif isinstance(value, dict):
             tokens.append(value)
         # else it is no token: that of "add_bos_token", which ends so, too, is True or False

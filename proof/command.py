@@ -70,8 +70,8 @@ def prove(
     and torch. What cannot be followed is run many times with real random numbers.
 
     The exit code is 0 for exact, 1 for wrong, 3 if it cannot be decided, 4 if real runs do not tell
-    it from an exact one, 2 for bad input. A FILE.py takes all flags, a known program --json and
-    --timeout, answers --json.
+    it from an exact one, 2 for bad input. Answers take --json only, and --timeout is the only other
+    flag that is not for a FILE.py alone.
 
     Flags:
         json: print one JSON object and nothing else, or a list of several

@@ -432,8 +432,10 @@ def form_of(function: Callable, batch: bool = False) -> Form:
     """The form of a sampler: rule_text for a function with 3 parameters that need a value, such as
     (draft, p, q); tree_text for 4, loop_text for 5. With `batch`, which says that it is a rule for
     batches, batch_text. Parameters sample, accept, rng and end do not count. Raises ValueError for
-    other functions, and for a keyword-only parameter without a default.
+    other functions and what is none, and for a keyword-only parameter without a default.
     """
+    if not callable(function):
+        raise ValueError(f"{function!r:.80}: expected a function")
     forms, shapes = FORMS, SHAPES
     if batch:
         forms, shapes = {3: batch_text}, "(drafts, p, q)"

@@ -183,7 +183,17 @@ def read_zip(file: BinaryIO) -> tuple[dict[str, View], Places]:
     places = places_in_zip(file)
     offset, size = places["data.pkl"]
     file.seek(offset)
-    return Unpickler(io.BytesIO(file.read(size))).load(), places
+    return views_in(io.BytesIO(file.read(size))), places
+
+
+def views_in(file: BinaryIO) -> dict[str, View]:
+    """The Views, by name, that the next pickle in a file holds. Raises ValueError if it holds
+    anything but a dict, and what Unpickler raises.
+    """
+    views = Unpickler(file).load()
+    if not isinstance(views, dict):
+        raise ValueError("holds no tensors by name")
+    return views
 
 
 def places_in_zip(file: BinaryIO) -> Places:
@@ -220,7 +230,7 @@ def read_old(file: BinaryIO) -> tuple[dict[str, View], Places]:
         raise ValueError("no magic number")
     _version = Unpickler(head).load()
     machine = Unpickler(head).load()
-    views = Unpickler(head).load()
+    views = views_in(head)
     keys = Unpickler(head).load()  # of the storages, in the order in which they follow
     if not machine["little_endian"]:
         raise ValueError("written by a big-endian machine")

@@ -308,6 +308,15 @@ LOADS = {  # {kind: change}
     # BirgerMoell/swe-gpt: its <|endoftext|> is 50265, of 50257 rows
     "a token without a row": added(PAD=259),
     "tokens without rows": added(**{f"<{i}>": i for i in range(259, 300)}),
+    "overlapping tokens": both(
+        rows(2), settings(added_tokens_decoder={
+            "259": {"content": "<|user"}, "260": {"content": "user|>"},
+        })
+    ),
+    "lists that disagree on spaces": both(
+        tokenizer(added=[USER | {"content": "the"}]),
+        settings(added_tokens_decoder={"17": {"content": "the", "lstrip": True}}),
+    ),
     "a special token that takes spaces": settings(
         mask_token={"content": "the", "lstrip": True}, eos_token=END_OF_TEXT
     ),
@@ -361,6 +370,7 @@ NOTES = {
     "a token without a row": "no row for these tokens, left out: [PAD]",
     "tokens without rows": "no row for these tokens, left out: <259> <260>",
     "a special token that takes spaces": "these tokens are text: the",
+    "lists that disagree on spaces": "these tokens are text: the",
     "PAD in settings only": "these tokens are text: [PAD]",
     "settings that are ignored": "repetition_penalty 1.2 is ignored",
 }
@@ -372,6 +382,7 @@ OURS_ONLY = {
     "what training wraps around", "the embedding as head only", "a row more than the config says",
     "no end in generation_config.json",  # it then never ends a text
     "settings that are ignored", "a special token that takes spaces",
+    "lists that disagree on spaces",
 }  # fmt: skip
 # here, special tokens without a row are text in a prompt, and those that take spaces
 SPECIAL_IS_TEXT = {"PAD in settings only", "a token without a row", "tokens without rows"}
@@ -570,6 +581,21 @@ REFUSED = {  # {kind: (change, what is said)}
     ),
     "a token that takes spaces": (
         both(rows(1), tokenizer(added=[USER | {"lstrip": True}])), "lstrip is True"
+    ),
+    "special tokens as text": (settings(split_special_tokens=True), "split_special_tokens is True"),
+    "overlapping tokens, one normalized": (
+        both(rows(2), settings(added_tokens_decoder={
+            "259": {"content": "<|user", "normalized": True},
+            "260": {"content": "user|>", "normalized": False},
+        })),
+        "the token '<|user' overlaps with others",
+    ),
+    "a token within another, which is normalized": (
+        both(rows(2), settings(added_tokens_decoder={
+            "259": {"content": "abc", "normalized": True},
+            "260": {"content": "b", "normalized": False},
+        })),
+        "the token 'abc' overlaps with others",
     ),
     # ---------------- damage, which is blamed on the file that has it
     "an empty tokenizer.json": (

@@ -125,6 +125,16 @@ HOSTILE = {  # {what it does: pickle}
 
 
 @pytest.mark.parametrize("old", [False, True])
+def test_a_list_of_tensors_is_not_called_damaged(path, old):
+    pickled = b"\x80\x02](" + GOOD + b"e."
+    if old:
+        torch_files.write_old(path, pickled.replace(b"tQ", b"NtQ"), {"0": X.tobytes()}, {"0": 4})
+    else:
+        torch_files.write_zip(path, pickled, {"0": X.tobytes()})
+    assert "holds no tensors by name; expected what torch.save" in refusal(read_table, path)
+
+
+@pytest.mark.parametrize("old", [False, True])
 @pytest.mark.parametrize("what", HOSTILE)
 def test_hostile_pickles_are_refused_and_nothing_runs(path, tmp_path, monkeypatch, what, old):
     monkeypatch.chdir(tmp_path)

@@ -122,6 +122,8 @@ def test_settings_are_those_of_the_sampler():
 def test_another_form_is_refused():
     with pytest.raises(ValueError, match=r"expected \(draft, p, q\)"):
         assert_exact(lambda x: x)
+    with pytest.raises(ValueError, match="3: expected a function"):
+        assert_exact(3)
 
 
 def test_it_needs_numpy_alone():
