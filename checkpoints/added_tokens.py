@@ -68,12 +68,14 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
         with errors_about(path, OTHER_TOKENS):
             for token in listed_tokens(name, values):
                 text = token["content"]
+                token = merged(tokens.get(text, {}), token)
                 if text in vocabulary:
                     token = token | {"id": vocabulary[text]}
                 elif "id" in token:
                     require_usable(token)
                 if type(text) is str:
-                    tokens[text] = merged(tokens.get(text, {}), token)
+                    text.encode()  # raises for a lone surrogate: the file is damaged
+                    tokens[text] = token
     return tokens
 
 

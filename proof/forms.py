@@ -103,7 +103,7 @@ def round_of(result: Any, draft: list[int], n_vocab: int, stop: Stop) -> list[in
             raise stop(TUPLES)
         accepted, following = result
         n_accepted = token_of(
-            accepted, len(draft) + 1, stop, "it accepts", f"a number from 0 to {len(draft)}"
+            accepted, len(draft) + 1, stop, "it accepts", f"a whole number from 0 to {len(draft)}"
         )
         next_token = token_of(following, n_vocab, stop, "its next token is")
         return [*draft[:n_accepted], next_token]

@@ -117,7 +117,9 @@ def prove(
     call = forms.caller(function, seed)
     if is_loop:
         call = forms.without_prompt(call, deadline)
-    alpha, rng = ALPHA / len(chosen), np.random.default_rng(seed)
+    # not the numbers of the rng that the function is given (forms.caller), which has this seed, too
+    rng = np.random.default_rng([seed, 1])
+    alpha = ALPHA / len(chosen)
     trials = [Trial(partial(form, call), case, alpha, rng) for case in chosen]
     large = [trial for trial in trials if trial.case.is_large]
     small = [trial for trial in trials if not trial.case.is_large]

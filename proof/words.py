@@ -198,11 +198,10 @@ def describe_undecidable(result: dict[str, Any]) -> list[str]:
         describe_partly needs. The case is named whose problem is the reason, if there is one
     """
     cases = result["cases"]
-    stuck = [case for case in cases if case["problem"]]
-    named = [case["name"] for case in stuck if case["problem"] == result["reason"]]
+    named = [case["name"] for case in cases if case["problem"] == result["reason"]]
     first = f"{result['name']}: UNDECIDABLE. {result['reason']}."
     if named:
-        first += f" In {len(stuck)} of {len(cases)} cases, first in: {named[0]}."
+        first += f" In {len(named)} of {len(cases)} cases, first in: {named[0]}."
     return [first, *describe_partly(cases)]
 
 

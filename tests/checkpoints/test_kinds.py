@@ -579,6 +579,14 @@ REFUSED = {  # {kind: (change, what is said)}
         tokenizer(model={"type": "BPE", "vocab": {}, "merges": [], "ignore_merges": True}),
         "ignore_merges is True",
     ),
+    "a token that takes spaces by another list": (
+        both(
+            rows(1), added(mask=259),
+            write("special_tokens_map.json", {"mask_token": {"content": "mask", "lstrip": True}}),
+        ),
+        "added_tokens.json: lstrip is True",
+    ),
+    "half a character as a token": (added(**{"\ud800": 259}), "added_tokens.json: is damaged"),
     "a token that takes spaces": (
         both(rows(1), tokenizer(added=[USER | {"lstrip": True}])), "lstrip is True"
     ),

@@ -795,6 +795,20 @@ def test_an_exception_that_cannot_be_shown_is_one_line(mine):
     assert code == 3 and "Traceback" not in err
 
 
+def test_the_cases_that_are_counted_have_the_problem_that_is_named():
+    def two_problems(draft, p, q, sample):
+        if len(draft) == 2:
+            raise ValueError("two")
+        if len(draft) > 2:
+            raise TypeError("more")
+        return 0, sample(p[0])
+
+    result = prove(two_problems)
+    n = sum("ValueError: two" in case["problem"] for case in result["cases"])
+    assert 0 < n < sum(bool(case["problem"]) for case in result["cases"])
+    assert f"In {n} of {len(result['cases'])} cases, first in: " in describe(result)
+
+
 def test_a_coin_is_a_float_for_who_asks():
     def rule(draft, p, q):
         u = random.random()

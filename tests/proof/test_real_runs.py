@@ -341,3 +341,16 @@ def test_code_that_never_returns_to_python_is_stopped(monkeypatch, tmp_path):
     (result,) = command.judged(str(tmp_path / "mine.py"), settings)
     assert result["verdict"] == "undecidable" and "in the case p = q" in result["reason"]
     assert [case["name"] for case in result["cases"]] == ["K = 1", "K = 0"]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rng_that_a_function_is_given_repeats_no_number_of_the_drafts(seed):
+    """A sampler that draws as many numbers as the harness would else follow the draft's."""
+
+    def ignore_drafts(draft, p, q, rng):
+        rng.random()
+        return 0, int(rng.choice(len(p[0]), p=p[0]))
+
+    case = next(case for case in RULE_CASES if case.K == 1)
+    result = prove(ignore_drafts, [case], seed=seed)
+    assert (result["verdict"], result["reason"]) == ("exact", None) and result["runs"] > 0

@@ -267,7 +267,8 @@ EDITS = {  # {exercise: {the slip: (what its verdict says, (piece of the solutio
             'Text "1 1 3"', ("if not accept", "if (x, i) != (3, 2) and not accept")
         ),
         "the accepted tokens": (
-            "it accepts [0]: expected a number from 0 to 1", ("return i,", "return draft[:i],"),
+            "it accepts [0]: expected a whole number from 0 to 1",
+            ("return i,", "return draft[:i],"),
             ("return len(draft),", "return draft,"),
         ),
         "half a number": ("0.5", ("return i,", "return i + 0.5,")),
