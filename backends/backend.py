@@ -70,8 +70,7 @@ def get_backend(name: str = "numpy") -> Backend:
     and multiplied in float16. Raises ValueError for another name, and without CuPy or a GPU.
     """
     if name == "numpy":
-        arrays: dict[str, Any] = {"xp": np, "asarray": np.asarray, "to_host": np.asarray}
-        return Backend(name, **arrays, lay_out=lay_out, run_on_threads=on_all_threads)
+        return Backend(name, np, np.asarray, np.asarray, lay_out, run_on_threads=on_all_threads)
     if name not in ("cupy", "cupy-float16"):
         raise ValueError(f"backend {name!r}: expected numpy, cupy or cupy-float16")
     try:

@@ -254,7 +254,7 @@ def whole_numbers(text: str) -> list[int]:
         else:
             numbers.append(int(part))
     if not numbers or min(numbers) < 1:
-        raise ValueError(f"{text!r}: expected numbers of 1 or more")
+        raise ValueError  # the caller says what was expected
     return numbers
 
 

@@ -16,7 +16,7 @@ MAX_SPECIAL = 1024  # tokens that no merge makes; more are of another tokenizer
 SPACE = "Ġ"  # the byte of a space, as files of tokenizers write it
 # the classes of transformers that do what these files say
 CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
-PLAIN = ("add_prefix_space", "add_bos_token", "add_eos_token", "split_special_tokens")
+UNSUPPORTED = ("add_prefix_space", "add_bos_token", "add_eos_token", "split_special_tokens")
 # {setting of generation_config.json that this program lacks: the value that changes no text}
 IGNORED = {"repetition_penalty": 1, "no_repeat_ngram_size": 0, "min_new_tokens": 0, "num_beams": 1}
 
@@ -75,12 +75,12 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
 
 def require_plain_settings(path: Path) -> None:
     """Raise ValueError, which names the file, if a config.json or tokenizer_config.json wants what
-    an Encoder does not do: one of PLAIN is true, such as add_prefix_space, or the tokenizer_class
-    is none of CLASSES. The file may be missing: then it wants nothing.
+    an Encoder does not do: one of UNSUPPORTED is true, such as add_prefix_space, or the
+    tokenizer_class is none of CLASSES. The file may be missing: then it wants nothing.
     """
     settings = read_json(path, optional=True)
     with errors_about(path, OTHER_TOKENS):
-        require_unset(settings, *PLAIN)
+        require_unset(settings, *UNSUPPORTED)
         if settings.get("tokenizer_class") not in (None, *CLASSES):
             raise ValueError(f"tokenizer_class is {settings['tokenizer_class']!r}")
 

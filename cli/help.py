@@ -66,7 +66,7 @@ def wrong_value(name: str, text: str, kinds: list) -> ValueError:
     that its annotation allows, as cli.command.kinds_of returns them
     """
     expected = " or ".join(KINDS.get(kind, kind) for kind in kinds)
-    if len(text) > MOST_DIGITS:
+    if int in kinds and len(text) > MOST_DIGITS:
         expected += f" of at most {MOST_DIGITS:,} digits"
     shown = text if len(text) < 50 else f"{text[:40]}..."
     return ValueError(f"--{name} {shown!r}: expected {expected}")

@@ -125,8 +125,10 @@ def judge_of(program: str, settings: dict[str, Any], began: float) -> Callable:
     after_import = timeout - (time() - began)  # seconds that are left
 
     def judge() -> list[dict[str, Any]]:
-        options: dict[str, Any] = dict(batch=batch, timeout=after_import, seed=seed)
-        return [prove.prove(function, name=name, to_probs=to_probs, **options)]
+        result = prove.prove(
+            function, name=name, to_probs=to_probs, batch=batch, timeout=after_import, seed=seed
+        )
+        return [result]
 
     return judge
 

@@ -112,9 +112,9 @@ class Branch:
         """Choose an index of weights, whose probabilities are in proportion to them: that of the
         script, the choices of an earlier run that this one repeats, or after its end the first that
         is possible. The choice is added to self.choices, and its probability multiplied into
-        self.probability. Raises Undecidable for weights that
-        are no probabilities, after 10,000 choices, and if the script has other weights here;
-        LeftOut after 20 choices, once self.probability is less than 1e-12.
+        self.probability. Raises Undecidable for weights that are no probabilities, after 10,000
+        choices, and if the script has other weights here; LeftOut after 20 choices, once
+        self.probability is less than 1e-12.
 
         label: tells a reader what was chosen, such as "drafted" or "coin"
         """

@@ -76,4 +76,5 @@ def seed_generators(seed: int) -> None:
     np.random.seed(seed % 2**32)  # it takes no larger ones
     torch = sys.modules.get("torch")
     if torch is not None:
-        torch.manual_seed(seed + 1)  # with the same seed, its generator gives numpy.random's bits
+        # + 1: with the same seed, its generator gives numpy.random's bits
+        torch.manual_seed((seed + 1) % 2**63)

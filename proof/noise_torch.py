@@ -31,7 +31,7 @@ class Noise(torch.Tensor):
         """A Noise of these cells, and of their shape. torch takes it for a tensor of this dtype;
         the cells are not converted. Raises Undecidable unless that is float32 or float64.
         """
-        # a uniform number of 16 bits has few values, 512 say: no stand-in for one in [0, 1)
+        # in 16 bits, a uniform number has few values: its probabilities are others
         if dtype not in (torch.float32, torch.float64):
             raise branch().stop(f"random numbers as {dtype} are not followed")
         noise = torch.Tensor._make_wrapper_subclass(cls, cells.shape, dtype=dtype)
