@@ -8,7 +8,9 @@ from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
 from checkpoints.folder import TOKEN_LISTS, read_number
+from encoder import byte_symbols
 
+SETTINGS = "tokenizer_config.json"
 SPACE_FLAGS = ("lstrip", "rstrip", "single_word")  # of a token that depends on its surroundings
 
 
@@ -20,8 +22,9 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     Some are left out, with a warning. A prompt has as text, like any other, tokens that no file
     gives an id, and those to which the spaces around them would belong (SPACE_FLAGS). New ones
     whose id is not below the vocab_size of config.json have no row in the model. Raises ValueError
-    for a damaged file, for a new token with an id that cannot be used (`require_usable`), and for
-    tokens of which only some can be found (`require_apart`).
+    for a damaged file, for a new token with an id that cannot be used (`require_usable`), for
+    tokens of which only some can be found (`require_apart`), and for one of the vocabulary that is
+    other text there, as "Ġthe" is " the" in byte symbols.
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -45,6 +48,10 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
     with errors_about(folder, OTHER_TOKENS):
         require_apart([tokens[text] for text in kept])
+        for text in kept:
+            is_other = not text.isascii() and all(symbol in byte_symbols() for symbol in text)
+            if text in vocabulary and is_other:
+                raise ValueError(f"the token {text!r} is other text in the vocabulary")
     return kept
 
 
@@ -54,20 +61,27 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     of which may be missing. A token is a dict: "content", its text, such as "<pad>"; "id"; and
     flags such as "lstrip".
 
+    An "added_tokens_decoder" in tokenizer_config.json is a whole list: as by transformers, the
+    first and the third file are not read then.
+
     vocabulary: {text: id} of the folder. A token that it has gets its id from there; any other the
         one in the last file that lists it with an id, or else has none
 
-    Raises ValueError, which names the file, if one is damaged, and for a token with an id, but
-    outside the vocabulary, that cannot be used (`require_usable`). One without an id is not
-    checked: it is left out if its text is no str, else it is in the result without an "id".
+    Raises ValueError, which names the file, if one is damaged; for a token of tokenizer.json that
+    such a whole list lacks, as only some programs use it; and for a token with an id, but outside
+    the vocabulary, that cannot be used (`require_usable`). One without an id is not checked: it is
+    left out if its text is no str, else it is in the result without an "id".
     """
+    has_whole_list = "added_tokens_decoder" in read_json(folder / SETTINGS, optional=True)
     tokens: dict[str, dict] = {}
-    for name in TOKEN_LISTS:
+    for name in (SETTINGS, "tokenizer.json") if has_whole_list else TOKEN_LISTS:
         path = folder / name
         values = read_json(path, optional=True)  # {} of a missing file
         with errors_about(path, OTHER_TOKENS):
             for token in listed_tokens(name, values):
                 text = token["content"]
+                if has_whole_list and name != SETTINGS and text not in tokens:
+                    raise ValueError(f"the token {text!r} is not in the list of {SETTINGS}")
                 token = merged(tokens.get(text, {}), token)
                 if text in vocabulary:
                     token = token | {"id": vocabulary[text]}

@@ -313,9 +313,15 @@ LOADS = {  # {kind: change}
             "259": {"content": "<|user"}, "260": {"content": "user|>"},
         })
     ),
+    "a whole list beside older ones": both(
+        rows(3), settings(added_tokens_decoder={"259": {"content": "<s>", "special": True}}),
+        added(user_1=260, PAD=261), write("special_tokens_map.json", {"pad_token": "[PAD]"}),
+    ),
     "lists that disagree on spaces": both(
         tokenizer(added=[USER | {"content": "the"}]),
-        settings(added_tokens_decoder={"17": {"content": "the", "lstrip": True}}),
+        settings(added_tokens_decoder={
+            "258": {"content": END_OF_TEXT}, "17": {"content": "the", "lstrip": True},
+        }),
     ),
     "a special token that takes spaces": settings(
         mask_token={"content": "the", "lstrip": True}, eos_token=END_OF_TEXT
@@ -366,6 +372,7 @@ LOADS = {  # {kind: change}
 NOTES = {
     "a row more than the config says": "the last 1 rows",
     "a padded embedding": "the last 61 rows",
+    "a whole list beside older ones": "the last 2 rows",
     "a head that was rounded": "is wte.weight, but for rounding",
     "a token without a row": "no row for these tokens, left out: [PAD]",
     "tokens without rows": "no row for these tokens, left out: <259> <260>",
@@ -589,6 +596,17 @@ REFUSED = {  # {kind: (change, what is said)}
     "half a character as a token": (added(**{"\ud800": 259}), "added_tokens.json: is damaged"),
     "a token that takes spaces": (
         both(rows(1), tokenizer(added=[USER | {"lstrip": True}])), "lstrip is True"
+    ),
+    "a token that a whole list lacks": (
+        both(rows(1), tokenizer(added=[USER]), settings(added_tokens_decoder={})),
+        "tokenizer.json: the token '<|endoftext|>' is not in the list of tokenizer_config.json",
+    ),
+    "a byte as a token": (
+        settings(pad_token="é"), "the token 'é' is other text in the vocabulary"
+    ),
+    "a space in byte symbols": (
+        both(rows(1), words(lambda ids: ids | {"Ġx": 259}), settings(pad_token="Ġx")),
+        "the token 'Ġx' is other text in the vocabulary",
     ),
     "special tokens as text": (settings(split_special_tokens=True), "split_special_tokens is True"),
     "overlapping tokens, one normalized": (
