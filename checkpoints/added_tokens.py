@@ -10,7 +10,6 @@ from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_uns
 from checkpoints.folder import TOKEN_LISTS, read_number
 from encoder import byte_symbols
 
-SETTINGS = "tokenizer_config.json"
 SPACE_FLAGS = ("lstrip", "rstrip", "single_word")  # of a token that depends on its surroundings
 
 
@@ -47,7 +46,7 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
         shown = " ".join(sorted(rowless))[:80]
         warnings.warn(f"{folder}: its model has no row for these tokens, left out: {shown}")
     with errors_about(folder, OTHER_TOKENS):
-        require_apart([tokens[text] for text in kept])
+        require_apart({text: tokens[text] for text in kept})
         for text in kept:
             is_other = not text.isascii() and all(symbol in byte_symbols() for symbol in text)
             if text in vocabulary and is_other:
@@ -61,27 +60,28 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     of which may be missing. A token is a dict: "content", its text, such as "<pad>"; "id"; and
     flags such as "lstrip".
 
-    An "added_tokens_decoder" in tokenizer_config.json is a whole list: as by transformers, the
-    first and the third file are not read then.
-
     vocabulary: {text: id} of the folder. A token that it has gets its id from there; any other the
         one in the last file that lists it with an id, or else has none
 
-    Raises ValueError, which names the file, if one is damaged; for a token of tokenizer.json that
-    such a whole list lacks, as only some programs use it; and for a token with an id, but outside
-    the vocabulary, that cannot be used (`require_usable`). One without an id is not checked: it is
-    left out if its text is no str, else it is in the result without an "id".
+    Raises ValueError, which names the file, if one is damaged; for tokens of tokenizer.json that
+    such a whole list lacks, as only some programs use them, or that are out of order
+    (`require_in_order`); and for a token with an id, but outside the vocabulary, that cannot be
+    used (`require_usable`). One without an id is not checked: it is left out if its text is no str,
+    else it is in the result without an "id".
     """
-    has_whole_list = "added_tokens_decoder" in read_json(folder / SETTINGS, optional=True)
+    files = lists_that_count(folder)
+    has_whole_list = "added_tokens.json" not in files
     tokens: dict[str, dict] = {}
-    for name in (SETTINGS, "tokenizer.json") if has_whole_list else TOKEN_LISTS:
-        path = folder / name
-        values = read_json(path, optional=True)  # {} of a missing file
-        with errors_about(path, OTHER_TOKENS):
-            for token in listed_tokens(name, values):
+    for name, values in files.items():
+        with errors_about(folder / name, OTHER_TOKENS):
+            listed = listed_tokens(name, values)
+            if name == "tokenizer.json":
+                require_in_order(listed, vocabulary)
+            for token in listed:
                 text = token["content"]
-                if has_whole_list and name != SETTINGS and text not in tokens:
-                    raise ValueError(f"the token {text!r} is not in the list of {SETTINGS}")
+                if has_whole_list and name == "tokenizer.json" and text not in tokens:
+                    lacking = "is not in the list of tokenizer_config.json"
+                    raise ValueError(f"the token {text!r} {lacking}")
                 token = merged(tokens.get(text, {}), token)
                 if text in vocabulary:
                     token = token | {"id": vocabulary[text]}
@@ -93,12 +93,33 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
     return tokens
 
 
-def merged(before: dict, token: dict) -> dict:
-    """A token as a file lists it, with what an earlier file says of it, if this one does not. But a
-    flag of SPACE_FLAGS that is true in one of the two is true: files disagree on it then.
+def lists_that_count(folder: Path) -> dict[str, dict]:
+    """{file name: its JSON object} of the files of TOKEN_LISTS in a folder, {} of a missing one.
+    Only some count, as by transformers: an "added_tokens_decoder" in tokenizer_config.json is a
+    whole list, and special_tokens_map.json and added_tokens.json are left out of the result. Else a
+    "pad_token" of special_tokens_map.json replaces that of tokenizer_config.json, and so for all
+    names. Raises ValueError, which names the file, if one is damaged.
     """
-    space_flags = {flag: True for flag in SPACE_FLAGS if before.get(flag)}
-    return before | token | space_flags
+    files = {name: read_json(folder / name, optional=True) for name in TOKEN_LISTS}
+    settings = files["tokenizer_config.json"]
+    if "added_tokens_decoder" in settings:
+        del files["special_tokens_map.json"], files["added_tokens.json"]
+    else:
+        for name in files["special_tokens_map.json"].keys() - {"extra_special_tokens"}:
+            settings.pop(name, None)
+    return files
+
+
+def merged(before: dict, token: dict) -> dict:
+    """A token as a file lists it, with what an earlier file says of it, if this one does not. Where
+    they disagree, a flag of SPACE_FLAGS is True, and "normalized" None. before: {} if none did.
+    """
+    flags = {flag: True for flag in SPACE_FLAGS if before.get(flag)}
+    is_special = token.get("special", before.get("special"))
+    is_normalized = token.get("normalized", not is_special)  # as by transformers
+    if before.get("normalized", is_normalized) != is_normalized:
+        is_normalized = None
+    return before | token | flags | {"normalized": is_normalized}
 
 
 def listed_tokens(name: str, values: dict) -> list[dict]:
@@ -124,6 +145,16 @@ def listed_tokens(name: str, values: dict) -> list[dict]:
     return [token for token in tokens if token["content"]]
 
 
+def require_in_order(tokens: list[dict], vocabulary: dict[str, int]) -> None:
+    """Check the tokens of a tokenizer.json, as in `listed_tokens`. Raises ValueError unless the new
+    ones have, in their order, the ids behind the vocabulary: transformers gives them those.
+    """
+    new = [token["id"] for token in tokens if token["content"] not in vocabulary]
+    n = len(vocabulary)
+    if new != [*range(n, n + len(new))]:
+        raise ValueError(f"its added tokens have ids other than {n}, {n + 1} and so on")
+
+
 def require_usable(token: dict) -> None:
     """Check a token {"content": text, "id": id, and flags} that is not in the vocabulary. Raises
     ValueError if spaces around it in a prompt would be part of it (a flag of SPACE_FLAGS, such as
@@ -135,23 +166,25 @@ def require_usable(token: dict) -> None:
         raise ValueError(f"the token {text!r} has the id {i!r}")
 
 
-def require_apart(tokens: list[dict]) -> None:
+def require_apart(tokens: dict[str, dict]) -> None:
     """Raise ValueError if the texts of two tokens can overlap in a prompt, and only one of them is
-    "normalized": transformers finds the others first, an Encoder whichever begins first.
+    "normalized": transformers finds the others first, an Encoder whichever begins first. Also if
+    files disagree on whether one is (None). tokens: {text: token}, as in `all_listed`.
     """
-    normalized: set[str] = set()
-    others: set[str] = set()
-    for token in tokens:
-        is_normalized = token.get("normalized", not token.get("special"))  # as by transformers
-        (normalized if is_normalized else others).add(token["content"])
-    for texts, rivals in ((normalized, others), (others, normalized)):
-        begins = {rival[:n] for rival in rivals for n in range(1, len(rival) + 1)}
-        for text in texts:
-            for start in range(len(text)):
-                holds_rival = any(text[start:end] in rivals for end in range(start, len(text)))
-                if holds_rival or text[start:] in begins:
-                    problem = "overlaps with others, only some of which are normalized"
-                    raise ValueError(f"the token {text!r} {problem}")
+    begun: dict[str, set[str]] = {}  # {a text: the tokens that begin with it}
+    for text in tokens:
+        for end in range(1, len(text) + 1):
+            begun.setdefault(text[:end], set()).add(text)
+    for text, token in tokens.items():
+        rivals: set[str] = set()
+        for start in range(len(text)):
+            rivals |= begun.get(text[start:], set())
+            rivals |= {text[start:end] for end in range(start, len(text))} & tokens.keys()
+        for rival in rivals - {text}:
+            kinds = {token["normalized"], tokens[rival]["normalized"]}
+            if len(kinds) == 2 or None in kinds:
+                problem = "overlaps with others, only some of which are normalized"
+                raise ValueError(f"the token {text!r} {problem}")
 
 
 def named_tokens(settings: dict) -> list[dict]:

@@ -317,6 +317,10 @@ LOADS = {  # {kind: change}
         rows(3), settings(added_tokens_decoder={"259": {"content": "<s>", "special": True}}),
         added(user_1=260, PAD=261), write("special_tokens_map.json", {"pad_token": "[PAD]"}),
     ),
+    "a name that two lists have": both(
+        settings(pad_token="e", unk_token="!"),
+        write("special_tokens_map.json", {"pad_token": "u", "extra_special_tokens": []}),
+    ),
     "lists that disagree on spaces": both(
         tokenizer(added=[USER | {"content": "the"}]),
         settings(added_tokens_decoder={
@@ -601,6 +605,10 @@ REFUSED = {  # {kind: (change, what is said)}
         both(rows(1), tokenizer(added=[USER]), settings(added_tokens_decoder={})),
         "tokenizer.json: the token '<|endoftext|>' is not in the list of tokenizer_config.json",
     ),
+    "ids that are out of order": (
+        both(rows(2), tokenizer(added=[USER | {"id": 260}, {"content": "<s>", "id": 259}])),
+        "tokenizer.json: its added tokens have ids other than 259, 260 and so on",
+    ),
     "a byte as a token": (
         settings(pad_token="é"), "the token 'é' is other text in the vocabulary"
     ),
@@ -615,6 +623,17 @@ REFUSED = {  # {kind: (change, what is said)}
             "260": {"content": "user|>", "normalized": False},
         })),
         "the token '<|user' overlaps with others",
+    ),
+    "overlapping tokens, by lists that disagree": (
+        both(
+            rows(2), tokenizer(added=[USER, {"id": 260, "content": "r_"}]),
+            settings(added_tokens_decoder={
+                "258": {"content": END_OF_TEXT, "normalized": False},
+                "259": {"content": "user_1", "normalized": True},
+                "260": {"content": "r_", "normalized": False},
+            }),
+        ),
+        "overlaps with others",
     ),
     "a token within another, which is normalized": (
         both(rows(2), settings(added_tokens_decoder={
