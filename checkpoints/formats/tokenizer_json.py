@@ -1,6 +1,6 @@
 """tokenizer.json, a file of the library tokenizers: a pipeline of parts. A *normalizer* changes the
-text, a *pre_tokenizer* cuts it into words, the *model* has vocabulary and merges, and a
-*post_processor* may put tokens around the text.
+text, a *pre_tokenizer* cuts it into words, the *model* has vocabulary and merges, a
+*post_processor* may put tokens around the text, and a *decoder* makes a text of tokens.
 """
 
 from pathlib import Path
@@ -14,7 +14,7 @@ SETTINGS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignor
 def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
     """(vocabulary {symbol: id}, merges [(symbol, symbol)]) of a tokenizer.json, as an Encoder takes
     them. Raises ValueError if it is damaged, or if its parts would make other tokens of a text than
-    an Encoder does.
+    an Encoder does, or another text of tokens.
     """
     values = read_json(path)
     with errors_about(path, OTHER_TOKENS):
@@ -28,7 +28,10 @@ def read_vocabulary(path: Path) -> tuple[dict[str, int], list[tuple[str, ...]]]:
             if len(symbols) != 2:
                 raise ValueError(f"{pair!r} is no merge of two tokens")
             merges.append(tuple(symbols))
-        return vocabulary, merges
+    with errors_about(path, "texts would be spelled otherwise than GPT-2's"):
+        if [part.get("type") for part in parts_of(values.get("decoder"))] != ["ByteLevel"]:
+            raise ValueError("its decoder is not GPT-2's")
+    return vocabulary, merges
 
 
 def require_plain(values: dict) -> None:
@@ -73,7 +76,7 @@ def parts_of(part: dict | None) -> list[dict]:
         return [part]
     found = []
     for name, inner_parts in part.items():
-        if name != "type":  # pretokenizers, normalizers or processors
+        if name != "type":  # pretokenizers, normalizers, processors or decoders
             for inner in inner_parts:
                 found += parts_of(inner)
     return found

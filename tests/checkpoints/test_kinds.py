@@ -579,6 +579,7 @@ REFUSED = {  # {kind: (change, what is said)}
         }),
         "its post_processor is not GPT-2's",
     ),
+    "no decoder": (tokenizer(decoder=None), "its decoder is not GPT-2's; texts would be spelled"),
     "NFKC": (tokenizer(normalizer={"type": "NFKC"}), "its normalizer is not GPT-2's"),
     "RoBERTa's ends": (
         tokenizer(post_processor={"type": "RobertaProcessing"}), "its post_processor is not GPT-2's"
