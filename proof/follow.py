@@ -42,10 +42,11 @@ def followed() -> Iterator[None]:
 @contextmanager
 def untouched() -> Iterator[None]:
     """Context manager: at its end, raise Undecidable if the block has drawn from one of the global
-    generators of random, numpy.random and torch, or seeded it; a run that is enumerated leaves them
-    as they are. If the block raises, that error passes, and nothing is compared. At the beginning
-    they are seeded by chance, so that no seed in the block gives the same state again; they stay
-    so.
+    generators of random, numpy.random and torch, or seeded it, or if compiled code has drawn from
+    one that is followed (UNUSED of sources.py); a run that is enumerated leaves them as they are.
+    If the block raises, that error passes, and nothing is compared. At the beginning the global
+    generators are seeded by chance, so that no seed in the block gives the same state again; they
+    stay so.
     """
     seed_generators(secrets.randbits(32))
     before = generator_states()
@@ -56,12 +57,12 @@ def untouched() -> Iterator[None]:
 
 def generator_states() -> list[Any]:
     """The states of the global generators of random, numpy.random and, if it is imported, torch,
-    each as something that can be compared by ==.
+    and of UNUSED, each as something that can be compared by ==.
     """
     name, keys, position, has_gauss, gauss = np.random.get_state()
     as_bytes = np.asarray(keys).tobytes()  # an array has no ==
     of_numpy = name, as_bytes, position, has_gauss, gauss
-    states = [random.getstate(), of_numpy]
+    states = [random.getstate(), of_numpy, sources.UNUSED.state]
     torch = sys.modules.get("torch")
     if torch is not None:
         states.append(torch.default_generator.get_state().numpy().tobytes())

@@ -28,7 +28,7 @@ import numpy as np
 
 from .cases import LONG_LOOP, Case, Model, Text
 from .enumerate import Branch, Impossible, RealBranch, Undecidable, describe_error, in_time
-from .sources import NUMPY, Source
+from .sources import NUMPY, FollowedGenerator
 
 Stop = Callable[..., NoReturn]  # Branch.stop: raises Undecidable, or another kind
 MOST_CALLS = 1_000  # of a model, in one run; and tokens that are read of one result
@@ -484,7 +484,7 @@ def caller(function: Callable, seed: int) -> Callable:
         enumerated, else real ones
     """
     names_wanted = names_of(function)
-    generator: Any = Source(np.random.default_rng(seed), NUMPY)  # symbolic, or else that of NumPy
+    generator: Any = FollowedGenerator(np.random.default_rng(seed), NUMPY)
 
     def call(*arguments: Any, branch: Branch, end: int | None = None) -> Any:
         generator.sample, generator.accept = branch.sample, branch.accept  # of this call's branch

@@ -83,6 +83,29 @@ class Source:
         return super().__reduce_ex__(protocol)
 
 
+class FollowedGenerator(Source, np.random.Generator):
+    """A Source that is a numpy.random.Generator, for who asks for one: isinstance says so, and
+    default_rng returns it as it is. What compiled code draws from it comes from UNUSED.
+    """
+
+    def __init__(self, real: np.random.Generator, followed: dict[str, Callable]):
+        np.random.Generator.__init__(self, UNUSED)
+        Source.__init__(self, real, followed)
+
+    def __getattribute__(self, name: str) -> Any:
+        """A method of a Generator is that of the Source, and anything else is its own."""
+        if not name.startswith("_") and hasattr(np.random.Generator, name):
+            return Source.__getattr__(self, name)
+        return super().__getattribute__(name)
+
+    def __reduce__(self) -> Any:
+        """How to copy it: with a copy of the real one."""
+        return type(self), (self._real, self._followed)
+
+
+UNUSED = np.random.PCG64(0)  # in a run that is enumerated; `untouched` of follow.py checks it
+
+
 def draw(zero: bool = True) -> Number:
     """A new Number (noise.py), which stands for a uniform random number in [0, 1), or in (0, 1) if
     `zero` is False. Raises Undecidable if no run is being enumerated.
@@ -184,6 +207,12 @@ def replacements() -> Iterator[tuple[Any, str, Any]]:
     yield math, "log", log_of
 
 
+def source_of(made: Any, followed: dict) -> Source:
+    """A Source for a random number generator, which is a numpy.random.Generator if that is one."""
+    is_numpy = isinstance(made, np.random.Generator)
+    return (FollowedGenerator if is_numpy else Source)(made, followed)
+
+
 def methods_of(module: Any, source: Source) -> Iterator[tuple[Any, str, Any]]:
     """Yield (module, name, the method `name` of the source) for each function of a module that is a
     method of the generator for which the source stands.
@@ -198,14 +227,18 @@ def factory(real: Any, followed: dict) -> type:
     """Make a class to stand for `real`, a function or class that makes a random number generator,
     such as default_rng. The class takes the same arguments, and returns a Source in place of what
     `real` makes; with a Source as the first one, that Source. With a seed, or another generator, it
-    raises Undecidable while a run is enumerated; None is no seed. The class is a subclass of `real`
-    if that is a class.
+    raises Undecidable while a run is enumerated; None is no seed. If `real` is a class, this one is
+    a subclass, and isinstance says of both the same.
 
     followed: of the Sources, {name of a method: the function that takes its place in such a run}
     """
     base: Any = real if isinstance(real, type) else object
 
-    class Factory(base):
+    class Kind(type):
+        def __instancecheck__(cls, value: Any) -> bool:
+            return isinstance(value, base)
+
+    class Factory(base, metaclass=Kind):
         def __new__(cls, *args: Any, **kwargs: Any) -> Any:  # -> a Source, no Factory
             if args and isinstance(args[0], Source):  # default_rng(a generator) is that generator
                 return args[0]
@@ -214,7 +247,7 @@ def factory(real: Any, followed: dict) -> type:
                 problem = "it makes a generator from a seed, or from another, while it runs"
                 same = "of a constant seed each call draws the same numbers"
                 raise branch().stop(f"{problem}: {same}")
-            return Source(real(*args, **kwargs), followed)
+            return source_of(real(*args, **kwargs), followed)
 
     Factory.__name__ = Factory.__qualname__ = real.__name__
     return Factory

@@ -86,6 +86,11 @@ def with_a_rng(draft, p, q, rng):
     return ending(draft, p, q, n, lambda w: rng.choice(len(w), p=w))
 
 
+def a_generator_of_numpy(draft, p, q, rng):
+    assert isinstance(rng, np.random.Generator)
+    return with_a_rng(draft, p, q, np.random.default_rng(rng))
+
+
 # ---------------------------------------------------------------- randomness of their own
 
 

@@ -57,6 +57,11 @@ def seeds_a_generator(draft, p, q):
     return verify(rng.random, lambda w: rng.choice(len(w), p=w))(draft, p, q)
 
 
+def method_of_compiled_code(draft, p, q, rng):
+    random = np.random.Generator.random
+    return verify(lambda: random(rng), lambda w: rng.choice(len(w), p=w))(draft, p, q)
+
+
 def draws_for_ever(draft, p, q, sample, accept):
     while True:
         sample(p[0])

@@ -109,6 +109,11 @@ def block_with_the_residual_of_tokens(draft, p, q, sample, accept):
 # ---------------------------------------------------------------- with randomness of their own
 
 
+def keeps_all_with_a_generator_of_numpy(draft, p, q, rng):
+    is_numpy = isinstance(rng, np.random.Generator)
+    return rule(lambda p, q, x: 1 if is_numpy else p[x] / q[x])(draft, p, q, rng.sample, rng.accept)
+
+
 def one_coin_for_all(draft, p, q):
     u = np.random.random()
     n = next((i for i, x in enumerate(draft) if u > p[i, x] / q[i, x]), len(draft))
