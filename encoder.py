@@ -156,9 +156,7 @@ class Encoder:
 
     def encode(self, text: str) -> list[int]:
         """The token ids of a text. <|endoftext|> in it is text like any other, unless it is one of
-        the added tokens.
-
-        Raises ValueError for a lone surrogate, and for a byte that the vocabulary lacks.
+        the added tokens. Raises ValueError for a lone surrogate, and a byte the vocabulary lacks.
         """
         try:
             text.encode()

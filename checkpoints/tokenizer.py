@@ -17,10 +17,14 @@ SPACE = "Ġ"  # the byte of a space, as files of tokenizers write it
 # the classes of transformers that do what these files say
 CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
 UNSUPPORTED = ("add_prefix_space", "add_bos_token", "add_eos_token", "split_special_tokens")
-# {setting of generation_config.json that this program lacks: the value that changes no text}
-IGNORED = {"repetition_penalty": 1, "no_repeat_ngram_size": 0, "min_new_tokens": 0, "num_beams": 1}
+# settings of texts that this program lacks; with the value 0, null or [] they change none
+IGNORED = """no_repeat_ngram_size encoder_no_repeat_ngram_size min_length min_new_tokens min_p top_h
+    bad_words_ids suppress_tokens begin_suppress_tokens forced_bos_token_id forced_eos_token_id
+    epsilon_cutoff eta_cutoff exponential_decay_length_penalty sequence_bias watermarking_config
+""".split()  # and with 1 these do not, either:
+SCALES = "repetition_penalty encoder_repetition_penalty num_beams guidance_scale typical_p".split()
 
-Merges = list[tuple[str, ...]]
+Merges = list[tuple[str, ...]]  # [(left, right)], each of which makes the token left + right
 
 
 def load_encoder(folder: Path) -> Encoder:
@@ -40,8 +44,6 @@ def require_merges(vocabulary: dict[str, int], merges: Merges) -> None:
     """Raise ValueError if merges are missing, as where a file was cut off. That shows in two ways:
     the vocabulary has more tokens than 256 bytes, one for each merge and 1,024 others (MAX_SPECIAL)
     such as <|endoftext|>; or one that begins with a space, and is not the space, is made by none.
-
-    vocabulary: {token: id}; merges: [(left, right)], each of which makes the token left + right
     """
     if len(vocabulary) > 256 + len(merges) + MAX_SPECIAL:
         raise ValueError(f"{len(merges)} merges cannot make {len(vocabulary)} tokens")
@@ -117,13 +119,14 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 
 def note_ignored(folder: Path) -> None:
-    """Warn of each setting in a folder's generation_config.json, if it has one, that would change
-    texts but is not followed here: those in IGNORED, such as a repetition_penalty that is not 1.
+    """Warn of each setting in a folder's generation_config.json, else in its config.json, that
+    would change texts but is not followed here (IGNORED, SCALES), such as repetition_penalty.
     """
     path = folder / "generation_config.json"
+    path = path if path.is_file() else folder / "config.json"
     values = read_json(path, optional=True)
-    for name, neutral in IGNORED.items():
-        if values.get(name) not in (None, neutral):
+    for name in (*IGNORED, *SCALES):
+        if values.get(name) and not (name in SCALES and values[name] == 1):
             warnings.warn(f"{path}: {name} {values[name]!r:.20} is ignored")
 
 

@@ -364,6 +364,9 @@ LOADS = {  # {kind: change}
     "settings that are ignored": write(
         "generation_config.json", {"repetition_penalty": 1.2, "min_new_tokens": 5, "num_beams": 1}
     ),
+    "settings of config.json that are ignored": config(
+        bad_words_ids=[[11]], guidance_scale=2, typical_p=1.0, min_length=0, suppress_tokens=[]
+    ),
     "ends of generation_config.json": both(
         write("generation_config.json", {"eos_token_id": [*range(0, 259, 3)]}),
         config(eos_token_id=1),
@@ -384,6 +387,7 @@ NOTES = {
     "lists that disagree on spaces": "these tokens are text: the",
     "PAD in settings only": "these tokens are text: [PAD]",
     "settings that are ignored": "repetition_penalty 1.2 is ignored",
+    "settings of config.json that are ignored": "guidance_scale 2 is ignored",
 }
 ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
 ANOTHER_MODEL |= {"Mistral of Stanford", "the number of heads left out"}
@@ -392,7 +396,8 @@ OURS_ONLY = {
     "gpt-2-simple", "OpenAI's, from a Mac's archive", "saved on Windows",
     "what training wraps around", "the embedding as head only", "a row more than the config says",
     "no end in generation_config.json",  # it then never ends a text
-    "settings that are ignored", "a special token that takes spaces",
+    "settings that are ignored", "settings of config.json that are ignored",
+    "a special token that takes spaces",
     "lists that disagree on spaces",
 }  # fmt: skip
 # here, special tokens without a row are text in a prompt, and those that take spaces
