@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html import escape
 from operator import itemgetter
 
-from bench.table import CASE, HEADINGS, is_told_apart, warning_of
+from bench.table import CASE, HEADINGS, is_told_apart, units_of_intervals, warning_of
 from cli.picture import painted
 
 COLOURS = ("#2f81f7", "#d9731a", "#2da44e", "#a86ae8", "#d6487e", "#12a5a5")
@@ -156,14 +156,14 @@ def draw(rows: list[dict]) -> str:
         colour, stroke = look_of(line_rows[0], shown)  # of all its rows
         parts += line_through(line_rows, xs, colour, stroke, y_of, most)
         looks.append((colour, stroke))
-    parts += legend(entries, looks)
+    parts += legend(entries, looks, units_of_intervals(shown))
     height = end_of_legend(entries) + 30
     warning = escape(warning_of(rows[0]["settings"]).strip("*"))  # "" if the figures are real ones
     title = "speedup over plain decoding"
     return framed(parts, title, axis=AXES[axis], warning=warning, height=height)
 
 
-def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
+def legend(entries: list[str], looks: list[tuple[str, str]], units: str) -> list[str]:
     """SVG elements below the axes, in rows of entries_in_a_row from y = LEGEND on. An entry is a
     level stroke, SAMPLE wide, with a filled marker in its middle and a text to its right, which is
     smaller if it is long. In a last row a grey, hollow marker and a text say what hollow markers
@@ -171,6 +171,7 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
 
     entries: the text for each line of the picture, not yet escaped
     looks: for each line its colour, which is the marker's, and the SVG attributes of its stroke
+    units: over what the intervals are, "prompts" or "batches"
     """
     parts = []
     in_a_row = entries_in_a_row(entries)
@@ -184,7 +185,7 @@ def legend(entries: list[str], looks: list[tuple[str, str]]) -> list[str]:
         place = f'x="{x + ENTRY}" y="{y + DROP}" style="font-size: {size:.3g}px"'
         parts.append(f"<text {place}>{escape(entry)}</text>")
     y = end_of_legend(entries)
-    words = "not told apart from 1. Bars: 95 % intervals over prompts"
+    words = f"not told apart from 1. Bars: 95 % intervals over {units}"
     parts.append(marker(LEFT + SAMPLE // 2, y, GREY, hollow=True))
     parts.append(f'<text class="soft" x="{LEFT + ENTRY}" y="{y + DROP}">{words}</text>')
     return parts

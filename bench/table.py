@@ -21,10 +21,10 @@ HEADINGS = {
     "verify_cost": "v",
 }
 CASE = ["target", "draft", "temperature", "verification", "batch_size", "K"]
-LEGEND = {  # what the headings of figures mean
+LEGEND = {  # what the headings of figures mean; {units}: of the intervals
     "plain": "tokens per second of all texts without drafts",
     "tok/s": "tokens per second of all texts with drafts",
-    "speedup": "tok/s over plain, with its 95 % interval over prompts; ≈ 1: it contains 1, so the\n"
+    "speedup": "tok/s over plain, with its 95 % interval over {units}; ≈ 1: it contains 1, so the\n"
     "  two are not told apart; bold: the fastest K, which luck helps to choose, if it is",
     "predicted": "the speedup that follows from a, c and v",
     "per pass": "tokens per pass of the target",
@@ -127,15 +127,26 @@ def to_markdown(rows: list[dict]) -> str:
         elif n_different > 1 or texts[0] != "–":  # a column of dashes says nothing
             columns[heading] = texts
     lines = list(zip(*columns.values()))  # columns to rows
+    units = units_of_intervals(rows)
+    meanings = [
+        f"- {name}: {LEGEND[name].format(units=units)}" for name in columns if name in LEGEND
+    ]
     parts = [
         warning_of(rows[0]["settings"]),
-        f"All rows: {', '.join(common)}.",
+        f"All rows: {', '.join(common)}." if common else "",
         markdown_table(list(columns), lines),
         "\n".join(remarks(rows)),
-        "\n".join(f"- {name}: {LEGEND[name]}" for name in columns if name in LEGEND),
+        "\n".join(meanings),
         how_measured(rows),
     ]
     return "\n\n".join(part for part in parts if part)
+
+
+def units_of_intervals(rows: list[dict]) -> str:
+    """Return over what the intervals of these rows are: "prompts", or "batches" if one has several
+    prompts.
+    """
+    return "prompts" if all(row["batch_size"] == 1 for row in rows) else "batches"
 
 
 def counted(n: int, what: str) -> str:

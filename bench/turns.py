@@ -49,13 +49,16 @@ def measure_in_turns(
         decode(variant, batches[0], (seed, 0, 0))  # memory is slow at its first use
     runs: dict[Variant, Runs] = {variant: [[] for _ in batches] for variant in variants}
     rng = np.random.default_rng(stream(Purpose.ORDER_OF_TURNS, seed))
-    bar = tqdm(batches, unit=" prompts", leave=False, disable=None)  # None: on a terminal only
-    for n, prompts in enumerate(bar):
-        for repeat in range(repeats):
-            for i in rng.permutation(len(variants)):
-                variant = variants[i]
-                run = decode(variant, prompts, (seed, n, repeat))
-                runs[variant][n].append(run)
+    n_prompts = sum(map(len, batches))
+    # None: on a terminal only
+    with tqdm(total=n_prompts, unit=" prompts", leave=False, disable=None) as bar:
+        for n, prompts in enumerate(batches):
+            for repeat in range(repeats):
+                for i in rng.permutation(len(variants)):
+                    variant = variants[i]
+                    run = decode(variant, prompts, (seed, n, repeat))
+                    runs[variant][n].append(run)
+            bar.update(len(prompts))
     return runs
 
 

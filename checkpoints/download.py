@@ -3,6 +3,9 @@
 A file arrives as a *part*, NAME.TAG.part, where TAG is the server's ETag: what it holds is of this
 version of the file and no other. It is renamed once it has the size and the SHA-256 that the server
 states. Each attempt goes on where the last one stopped.
+
+All files are of one version of the model, the commit that the first one had: the file commit.txt in
+the folder keeps it for the next call.
 """
 
 import contextlib
@@ -27,6 +30,8 @@ from checkpoints.folder import OPTIONAL, WEIGHTS, weights_files
 CHUNK = 1 << 16  # bytes
 TIMEOUT = (10, 30)  # seconds to connect, and of silence
 QUOTE = quote('"')  # with which the tag in a part's name begins, if the part can be resumed
+COMMIT = "commit.txt"
+COMMIT_ID = "[0-9a-f]{40}"
 LONG_TAG = 100  # characters, too many for the name of a part
 WAITS = (1, 2, 4, 8, 16)  # seconds after an attempt that failed
 # why a request makes no connection
@@ -74,7 +79,7 @@ def fetch_model(repository: str, folder: Path) -> None:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        fetch_files(f"{host.rstrip('/')}/{repository}/resolve/main", folder)
+        fetch_files(f"{host.rstrip('/')}/{repository}", folder)
     except Missing as error:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
         raise ValueError(f"{repository}: {problem}; use the name of one") from None
@@ -90,37 +95,57 @@ def fetch_files(url: str, folder: Path) -> None:
     config.json; tokenizer.json or else vocab.json and merges.txt; those of generation_config.json
     and the lists of tokens (OPTIONAL) that the server has; and the weights: model.safetensors, or
     else its index with the files that this names, or else pytorch_model.bin, or its index
-    (WEIGHTS). url: of the folder on the server, so that url/NAME is a file.
+    (WEIGHTS). url: of the model on the server, which has a version of a file at
+    url/resolve/VERSION/NAME.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
     """
-    fetch(url, folder / "config.json")
+
+    def get(name: str) -> None:
+        fetch(f"{url}/resolve/{version_in(folder)}", folder / name)
+
+    def get_if_there(name: str) -> bool:  # whether the server has it, or it was there
+        try:
+            get(name)
+        except Missing:
+            return False
+        return True
+
+    get("config.json")
     for name in OPTIONAL:
-        fetch_if_there(url, folder / name)
+        get_if_there(name)
     if not (folder / "tokenizer.json").is_file():  # one of OPTIONAL
-        fetch(url, folder / "vocab.json")
-        fetch(url, folder / "merges.txt")
-    # any() stops at the first that the server has
-    if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):
+        get("vocab.json")
+        get("merges.txt")
+    if not any(map(get_if_there, WEIGHTS)):  # any() stops at the first that the server has
         raise Missing(f"none of {', '.join(WEIGHTS)}")
     for path in weights_files(folder):  # the shards, if that was an index
-        fetch(url, path)
+        get(path.name)
+
+
+def version_in(folder: Path) -> str:
+    """The version of which the files in a folder are: the commit in its commit.txt (COMMIT), as
+    `keep_commit` writes it, or "main", the newest, if none is there.
+    """
+    path = folder / COMMIT
+    said = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
+    return said if re.fullmatch(COMMIT_ID, said) else "main"
+
+
+def keep_commit(reply: requests.Response, folder: Path) -> None:
+    """Write the commit that a reply states, or a redirect that led to it, in the header
+    X-Repo-Commit, to commit.txt (COMMIT) in a folder, unless that is there. Does nothing if none is
+    stated, as by some mirrors.
+    """
+    for answer in reply.history + [reply]:
+        commit = answer.headers.get("X-Repo-Commit", "")
+        if re.fullmatch(COMMIT_ID, commit):
+            with contextlib.suppress(FileExistsError), (folder / COMMIT).open("x") as file:
+                file.write(commit)
 
 
 # ---------------------------------------------------------------- a file
-
-
-def fetch_if_there(folder_url: str, path: Path) -> bool:
-    """Download folder_url/NAME to `path`, whose name is NAME, unless it is there. Returns whether
-    it is there now: False if the server does not have the file. Raises ValueError if the download
-    fails otherwise, and OSError of the disk, as `fetch` does.
-    """
-    try:
-        fetch(folder_url, path)
-    except Missing:
-        return False
-    return True
 
 
 def fetch(folder_url: str, path: Path) -> None:
@@ -206,6 +231,7 @@ def fetch_rest(url: str, path: Path) -> None:
     begun = find_part(path)
     with ask(url, begun) as reply:
         part = place_of(reply, path, begun)
+        keep_commit(reply, path.parent)
         require_room(part)
         is_of_weights = path.suffix in (".safetensors", ".bin")
         receive(reply, part, path.name, limit=math.inf if is_of_weights else TEXT_LIMIT)

@@ -103,9 +103,15 @@ def open_output(out: str, jobs: list[Job]) -> tuple[list[Line], Callable]:
     if the lines are not those of the first jobs, or the file cannot be written.
     """
     if not out:
-        return [], partial(print, flush=True)
+        return [], print_line
     done = finished(Path(out), jobs)
     return done, line_writer(out)
+
+
+def print_line(text: str) -> None:
+    """Print a line. A bar on the same terminal is drawn again behind it."""
+    with tqdm.external_write_mode():
+        print(text, flush=True)
 
 
 def write_lines(

@@ -76,7 +76,7 @@ def print_drafts(speculated: dict[str, Any]) -> None:
     else:
         print("Acceptance rate: nothing was drafted")
     if speculated["drafted"] > 2 * speculated["examined"]:
-        print("Most drafted tokens came after a rejection: a smaller K wastes less.")
+        print("Most drafted tokens were not examined: a smaller K wastes less.")
     print("Tokens per target pass = {tokens_per_target_pass:.2f}".format(**speculated))
 
 

@@ -172,7 +172,7 @@ def distil(
             attention are 32 wide, or eagle or medusa, with random weights; or a size, a folder, or
             the file of a head, such as models/17M/eagle.safetensors, to go on from its weights
         steps: how many steps
-        tokens_per_step: how many tokens each of them reads, at most: texts are whole
+        tokens_per_step: how many tokens each of them reads, about: texts are whole
         learning_rate: the highest of the run, for random weights; others learn at 0.4 of it
         seed: of weights, texts and batches
         device: where it runs

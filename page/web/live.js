@@ -15,12 +15,11 @@ async function ask(body, tellRow) {
     let result = null;
     for await (const line of linesOf(response)) {
       if (line.error) throw new Error(line.error);
-      if (line.row) tellRow(line.row);
+      if (line.row) { complain(""); tellRow(line.row); }
       if (line.total) busy(line.done / line.total, `Turn ${line.done} of ${line.total}`);
       if (line.result) result = line.result;
     }
     if (!result) throw new TypeError("the answer has no end");
-    complain("");
     return result;
   } catch (error) {
     if (mine.signal.aborted) return null; // something newer was asked

@@ -130,7 +130,7 @@ function drawLane(lane, run) {
     make("i.of-target", {style: {left: of(middle), width: of(end - middle)}})]));
   const n = run.alone.tokens.length, than = lane.words === n ? `instead of ${n}` : `for ${plural(lane.words, "word")}`;
   lane.quote = isAlone ? `${plural(n, "fetch")} for ${plural(n, "word")}` : lane.fetches.length < n && `${plural(lane.fetches.length, "fetch")} ${than}, ${sameIn(run, "every word the same")}`;
-  lane.gain = make("span", !isAlone && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
+  lane.gain = make("span", !isAlone && mostWords(run) > 1 && isMeasured(run) && lane.end < .7 * race.length && ["  ", factor(speedupOf(run)), " as fast"]);
   lane.flag = make("b.flag", {style: {left: of(lane.end)}}, lasting(lane.end), lane.gain);
   lane.count = make("span.count", {"aria-hidden": "true"});
   lane.pending = make("span.pending");
@@ -171,7 +171,7 @@ function placesOf(lane, one, time, checked) {
     if (i > n) return row(".empty.room"); // fewer were guessed
     if (i > guessed || checked <= Math.min(i, accepted))
       return row(guess ? ".guess" : isMore ? "" : ".empty", given, given && (isCome && i < n ? odds(p[i], more) : "…"));
-    if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
+    if (i > accepted || i >= tokens.length) return row(".off", guess || given, "", given && (i > accepted && one.round.examined > accepted ? `dropped: built on ${quoted(draft[accepted])}` : "not used"));
     if (i === n) return row("", given, own(i), n > 0 ? make("span.bonus", "free", wide(" extra"), " word") : lane.small && "its own word");
     if (lane.isSaid || lane.rule !== "token") return row(i < accepted ? ".good" : ".wrong", given, !lane.isSaid ? odds(p[i], more) : i < accepted ? guess : own(i),
       i < accepted ? "✓ accepted" : lane.isSaid ? "✗ replaced" : ["✗ → “", own(i), "”"]);
@@ -350,7 +350,7 @@ function showWhy(run) {
   put("work", `In a fetch, the large model reads all its weights from memory and computes with them, once. A word is a token: a full stop counts, and so does a part of a word. `
     + `At work: ${isOurs(run) ? "GPT-2s of this project that write fairy tales" : "GPT-2"} (${run.parameters.map(size => rounded(size / 1e6, 2)).join(" and ")} million weights, ${run.numbers}), `
     + `one text at a time, on ${run.processor}: ${rounded(bytes / 1e6, 2)} MB in ${ms(alone)}, ${rounded(bytes / alone / 1e9, 2)} GB/s. `
-    + `Times of passes are measured. How much of a pass is fetching is not seen, but inferred: for ${n === 1 ? "more" : n} words it took ${times(longerOf(run))} the time of one for one word, ${ms(moreOf(costs))} more for each word more. The example was chosen for being readable; other texts gain more, or less.`);
+    + `Times of passes are measured. ${n === 1 ? "" : `How much of a pass is fetching is not seen, but inferred: for ${n} words it took ${times(longerOf(run))} the time of one for one word, ${ms(moreOf(costs))} more for each word more. `}The example was chosen for being readable; other texts gain more, or less.`);
 }
 
 // Lay a run out.

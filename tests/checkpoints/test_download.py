@@ -258,6 +258,40 @@ def test_a_model_is_downloaded_once(sources, run, models, name):
     assert again.out == done.out and again.code == 0 and not sources.requests
 
 
+OLD, NEW = "a" * 40, "b" * 40  # commits
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("redirects", [False, True])
+@pytest.mark.parametrize("n", range(7))
+def test_all_files_are_of_one_version(sources, run, models, n, redirects):
+    """After n files the server breaks down, and when it is back, the model has another version."""
+    got = []  # [(name, version)]
+    is_broken = False
+
+    def behave(path, first):
+        nonlocal is_broken
+        is_broken = is_broken or len(got) == n
+        newest = OLD if len(got) < n else NEW
+        *_, version, name = path.split("/")
+        version = newest if version == "main" else version
+        content = sources.files.get(f"/hf/some-body/shards/resolve/main/{name}")
+        if is_broken or content is None:
+            return {"status": 503 if is_broken else 404}
+        headers = {"X-Repo-Commit": version}
+        if redirects and "elsewhere" not in path:
+            headers["Location"] = f"/elsewhere/{version}/{name}"
+            return {"status": 302, "content": b"moved", "headers": headers}
+        got.append((name, version))
+        return {"content": content, "headers": {} if redirects else headers}
+
+    sources.behave = behave
+    assert run("download", "some-body/shards").code == 2
+    n, is_broken = -1, False
+    assert run("download", "some-body/shards").code == 0
+    assert len(got) == 7 and len({version for _, version in got}) == 1
+
+
 def test_a_shard_that_is_not_there_is_named(sources, run):
     shards = [path for path in sources.files if "some-body/shards" in path and path.endswith("rs")]
     del sources.files[shards[-1]]
