@@ -55,12 +55,12 @@ function showEasy(run) {
   const [large, small] = run.parameters, [drafted, examined, accepted] = [draftedIn, examinedIn, acceptedIn].map(count => count(run));
   const isOften = accepted > .5 * examined, who = small < large ? `a model ${rounded(large / small, 2)} times smaller` : "a guess";
   const sures = run.rounds.flatMap(round => range(round.examined).map(i => sureOf({round, i}))), sure = sum(sures) / sures.length;
-  const isByEnd = run.rounds.some(round => round.accepted === round.examined && round.examined < round.draft.length);
+  const behind = run.rounds.filter(round => round.examined < round.draft.length).map(round => round.accepted < round.examined ? "a rejected one" : "the end");
   put("h-easy", isOften ? `Why is ${who} so often right?` : `How often is ${who} right?`);
   put("surely", drafted > 0 && [make("b", `${accepted} of the ${plural(examined, "guess")} that were checked were accepted. `),
     isOften && isOurs(run) && `It was trained to imitate the large one, so ${isByChance(run) ? "its odds are often close to the large one’s" : "it often picks the same word"}, even where the large one is unsure: its likeliest word had ${percent(sure)} on average. `, make("b", wide("Click"), make("span.narrow", "Tap"), " any word.")]);
   put("rate", drafted > 0 && [`${plural(drafted, "guess")}: `, make("b", `${accepted} accepted`),
-    `, ${examined - accepted} rejected${drafted > examined ? `, ${drafted - examined} not used, as they came after ${isByEnd ? "a rejected one or the end" : "a rejected one"}` : ""}.`]);
+    `, ${examined - accepted} rejected${drafted > examined ? `, ${drafted - examined} not used, as they came after ${[...new Set(behind)].join(" or ")}` : ""}.`]);
 }
 
 // The rule of a run; that of the likeliest words is shown as if they were drawn by chance.

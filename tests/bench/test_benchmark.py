@@ -1,6 +1,8 @@
 """python main.py benchmark: whole runs on a tiny pair."""
 
+import io
 import json
+from functools import partial
 
 import pytest
 
@@ -103,6 +105,21 @@ def test_all_take_turns_on_every_prompt(rows_of, monkeypatch):
     assert len(of_turns) == 18 and all(len({seeds for seeds, _ in turn}) == 1 for turn in of_turns)
     orders = [tuple(K for _, K in turn) for turn in of_turns]
     assert {tuple(sorted(one)) for one in orders} == {(0, 1, 3)} and len({*orders}) > 2
+
+
+def test_the_bar_counts_prompts_not_batches(rows_of, monkeypatch):
+    counts = []
+
+    class Terminal(io.StringIO):
+        isatty = lambda self: True
+
+    class Bar(turns.tqdm):
+        def close(self):
+            counts.append((self.n, self.total, self.unit))
+
+    monkeypatch.setattr(turns, "tqdm", partial(Bar, file=Terminal()))
+    rows_of(batch_size="2,3", temperature="0", K="1")
+    assert set(counts) == {(6, 6, " prompts")}  # of both sizes, closed more than once
 
 
 def test_an_interrupted_run_keeps_its_rows(benchmark, tmp_path, monkeypatch):

@@ -51,6 +51,17 @@ def test_no_K_is_bold_where_one_that_is_not_told_apart_is_faster():
         assert "**" not in to_markdown([first, *slower])
 
 
+def test_rows_that_have_nothing_in_common_have_no_line_of_it():
+    other = {"target": "7M", "temperature": 0.0, "verification": "block", "batch_size": 2}
+    assert to_markdown([row(), row(**other)]).startswith("| target")
+
+
+def test_intervals_are_over_batches_where_these_have_several_prompts():
+    for rows, units in (([row()], "prompts"), ([row(), row(batch_size=2)], "batches")):
+        assert f"95 % interval over {units};" in to_markdown(rows)
+        assert any(text.endswith(f"95 % intervals over {units}") for text in texts_of(draw(rows)))
+
+
 def test_rows_of_different_numbers_of_prompts_say_so():
     """Batches leave out a smaller rest."""
     assert "\n4 to 6 prompts, " in to_markdown([row(), row(batch_size=4, prompts=4)])

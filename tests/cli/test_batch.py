@@ -4,7 +4,9 @@ import json
 import os
 import shutil
 import signal
+import struct
 import subprocess
+from contextlib import suppress
 
 import pytest
 from command_line import (
@@ -86,6 +88,29 @@ def test_without_a_file_lines_are_printed(cli, file, batch, out):
     done = cli(file, *FLAGS, command=["batch"])
     batch()
     assert lines_in(done.out) == lines_of(out)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no pseudo-terminals on this system")
+def test_on_a_terminal_the_bar_is_never_on_the_line_of_a_text(file, pair):
+    import fcntl  # none of these is on every system
+    import pty
+    import termios
+
+    command = [*COMMAND, "batch", str(file), *FLAGS, f"--models_dir={pair}"]
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, 80, 0, 0))
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        process = subprocess.Popen(command, stdout=theirs, stderr=theirs, env=ENVIRONMENT)
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the end, on Linux
+            while more := screen.read(1 << 16):
+                shown += more
+    assert process.wait(timeout=60) == 0
+    texts = [line for line in shown.split(b"\n") if b'{"settings"' in line]
+    assert len(texts) == len(PROMPTS) and b"it/s" in shown
+    for line in texts:
+        assert not line.partition(b'{"settings"')[0].rpartition(b"\r")[2].strip()
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**70), st.integers(0, 99)), min_size=2, unique=True))

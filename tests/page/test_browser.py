@@ -532,6 +532,23 @@ def test_a_text_of_one_round_and_long_texts_are_played(saved):
     assert page.evaluate(f"{text}.scrollTop") > 0 and abs(low - high) < 8  # its end is in sight
 
 
+def test_of_a_single_token_nothing_is_said_of_guesses_that_were_not_made(saved):
+    text = in_words(saved(n_tokens_to_generate=1))
+    assert "Nothing was guessed" in text and "more for each word" not in text
+    assert "as fast" not in text
+
+
+def test_guesses_behind_the_end_of_a_text_did_not_come_after_a_rejected_one(saved):
+    """The draft is the target itself: it rejects nothing, and the text ends within a round."""
+    page = saved(target_model_size="ends", draft_model_size="ends", prompt="x", K=8)
+    page.evaluate("$('deeper').open = true")
+    assert page.evaluate("acceptedIn(state.base) === examinedIn(state.base)")
+    assert page.evaluate("draftedIn(state.base) > examinedIn(state.base)")
+    assert text_of(page, "#rate").endswith("not used, as they came after the end.")
+    page.evaluate("showMoment(race.length)")
+    assert "dropped" not in text_of(page, ".together")
+
+
 def test_on_paper_is_the_end_with_its_colours_and_no_empty_page(saved):
     page = saved(MOTION | WIDE)
     wait_for(page, "race.time > 0")
@@ -938,6 +955,11 @@ def test_a_new_run_takes_the_place_of_the_old_and_an_error_leaves_it_stand_still
     assert "100 tokens" in message and "Below is still the run of “hello there”" in message
     assert page.evaluate("!race.playing && tokensOf(state.base).length === 40")
     in_words(page)
+    # the error goes with the run that it is about
+    page.locator("#controls [name=prompt]").fill("there")
+    page.locator("#run").click()
+    wait_for(page, "state.base.prompt === 'there'")
+    assert text_of(page, "#error") == ""
 
 
 def test_a_run_saved_in_the_browser_needs_no_server_and_says_where_its_context_ends(
