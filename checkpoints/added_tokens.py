@@ -23,7 +23,7 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
     whose id is not below the vocab_size of config.json have no row in the model. Raises ValueError
     for a damaged file, for a new token with an id that cannot be used (`require_usable`), for
     tokens of which only some can be found (`require_apart`), and for one of the vocabulary that is
-    other text there, as "Ġthe" is " the" in byte symbols.
+    other text there, as "Ġthe" is " the" in byte symbols. Warns of a new one like that.
     """
     tokens = all_listed(folder, vocabulary)
     path = folder / "config.json"
@@ -51,6 +51,8 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
             is_other = not text.isascii() and all(symbol in byte_symbols() for symbol in text)
             if text in vocabulary and is_other:
                 raise ValueError(f"the token {text!r} is other text in the vocabulary")
+            if is_other:  # transformers takes them for byte symbols, which those of such files are
+                warnings.warn(f"{folder}: transformers would show the token {text!r} otherwise")
     return kept
 
 

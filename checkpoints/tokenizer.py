@@ -14,15 +14,15 @@ from gpt2 import Config
 MAX_PADDING = 1024  # rows of an embedding that are of no token; more are of another model
 MAX_SPECIAL = 1024  # tokens that no merge makes; more are of another tokenizer
 SPACE = "Ġ"  # the byte of a space, as files of tokenizers write it
-# the classes of transformers that do what these files say
-CLASSES = ("GPT2Tokenizer", "GPT2TokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+GPT2_CLASSES = "GPT2Tokenizer GPT2TokenizerFast PreTrainedTokenizerFast TokenizersBackend".split()
 UNSUPPORTED = ("add_prefix_space", "add_bos_token", "add_eos_token", "split_special_tokens")
-# settings of texts that this program lacks; with the value 0, null or [] they change none
-IGNORED = """no_repeat_ngram_size encoder_no_repeat_ngram_size min_length min_new_tokens min_p top_h
-    bad_words_ids suppress_tokens begin_suppress_tokens forced_bos_token_id forced_eos_token_id
-    epsilon_cutoff eta_cutoff exponential_decay_length_penalty sequence_bias watermarking_config
-""".split()  # and with 1 these do not, either:
-SCALES = "repetition_penalty encoder_repetition_penalty num_beams guidance_scale typical_p".split()
+# settings of texts that this program lacks: they change none with 0, with 1, or only without value
+OF_0 = """no_repeat_ngram_size encoder_no_repeat_ngram_size min_length min_new_tokens min_p top_h
+    epsilon_cutoff eta_cutoff""".split()
+OF_1 = "repetition_penalty encoder_repetition_penalty num_beams guidance_scale typical_p".split()
+REST = """bad_words_ids suppress_tokens begin_suppress_tokens forced_bos_token_id stop_strings
+    forced_eos_token_id exponential_decay_length_penalty sequence_bias watermarking_config"""
+IGNORED = dict.fromkeys(OF_0, 0) | dict.fromkeys(OF_1, 1) | dict.fromkeys(REST.split())
 
 Merges = list[tuple[str, ...]]  # [(left, right)], each of which makes the token left + right
 
@@ -78,12 +78,12 @@ def read_tokenizer(folder: Path) -> tuple[dict[str, int], Merges, dict[str, int]
 def require_plain_settings(path: Path) -> None:
     """Raise ValueError, which names the file, if a config.json or tokenizer_config.json wants what
     an Encoder does not do: one of UNSUPPORTED is true, such as add_prefix_space, or the
-    tokenizer_class is none of CLASSES. The file may be missing: then it wants nothing.
+    tokenizer_class is none of GPT2_CLASSES. The file may be missing: then it wants nothing.
     """
     settings = read_json(path, optional=True)
     with errors_about(path, OTHER_TOKENS):
         require_unset(settings, *UNSUPPORTED)
-        if settings.get("tokenizer_class") not in (None, *CLASSES):
+        if settings.get("tokenizer_class") not in (None, *GPT2_CLASSES):
             raise ValueError(f"tokenizer_class is {settings['tokenizer_class']!r}")
 
 
@@ -120,13 +120,13 @@ def end_ids(folder: Path, n_vocab: int) -> list[int] | None:
 
 def note_ignored(folder: Path) -> None:
     """Warn of each setting in a folder's generation_config.json, else in its config.json, that
-    would change texts but is not followed here (IGNORED, SCALES), such as repetition_penalty.
+    would change texts but is not followed here (IGNORED), such as repetition_penalty.
     """
     path = folder / "generation_config.json"
     path = path if path.is_file() else folder / "config.json"
     values = read_json(path, optional=True)
-    for name in (*IGNORED, *SCALES):
-        if values.get(name) and not (name in SCALES and values[name] == 1):
+    for name, neutral in IGNORED.items():
+        if values.get(name) not in (None, neutral, [], {}):
             warnings.warn(f"{path}: {name} {values[name]!r:.20} is ignored")
 
 

@@ -67,13 +67,16 @@ def common_names(stored: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
 
 def without_padding(wte: Tensor, config: Config) -> Tensor:
     """The token embedding `wte` [n_rows, n_embd] cut to its first n_vocab rows, with a warning if
-    it has more. One that cannot be cut so is returned as it is: if it has another width than
-    n_embd, or is stored by columns (wte.order).
+    it has more. One of another width than n_embd is returned as it is. Raises ValueError, which
+    names its file, for one that has to be cut, but is stored by columns (wte.order).
     """
     n_vocab, n_embd = config.n_vocab, config.n_embd
-    if wte.shape[1:] != (n_embd,) or wte.shape[0] <= n_vocab or wte.order != "C":
+    if wte.shape[1:] != (n_embd,) or wte.shape[0] <= n_vocab:
         return wte
     surplus = wte.shape[0] - n_vocab
+    if wte.order != "C":
+        problem = f"wte.weight has {surplus} rows of no token, and is stored by columns"
+        raise ValueError(f"{wte.path}: {problem}; store it by rows, as contiguous() of torch does")
     warnings.warn(f"{wte.path}: the last {surplus} rows of wte.weight are of no token: left out")
     return replace(wte, shape=(n_vocab, n_embd))  # its rows follow one another: the first are read
 

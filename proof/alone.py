@@ -20,7 +20,7 @@ from typing import Any, TextIO
 from . import prove
 from .cases import filtered
 from .enumerate import LeftOut, Undecidable, describe_error
-from .program import find, load
+from .program import find, is_adapter, load
 
 
 def main(program: str, settings: str, began: str) -> None:
@@ -117,7 +117,7 @@ def judge_of(program: str, settings: dict[str, Any], began: float) -> Callable:
     function, and for temperature, top_k or top_p out of bounds.
     """
     timeout, batch, seed = settings["timeout"], settings["batch"], settings["seed"]
-    if Path(program).stem.startswith("judge_"):
+    if is_adapter(program):
         prove.TIMEOUT = timeout  # adapters call prove without one
         return partial(fitting, load(Path(program)))
     function, name = find(program)

@@ -13,6 +13,7 @@ from time import monotonic, time
 from typing import Any, Literal
 
 from .json_cases import judge_answers
+from .program import is_adapter
 from .prove import summary
 from .words import describe
 
@@ -172,14 +173,13 @@ def last_words(program: str, settings: dict[str, Any]) -> tuple[dict[str, Any], 
     settings: its time is "timeout" and a few seconds more; for an adapter, a file judge_*.py, that
         time begins again with each line that it writes
     """
-    is_adapter = Path(program).stem.startswith("judge_")
     last: dict[str, Any] = dict(name=program, where="before the first case", cases=[])
     words = words_of_process(program, settings)
     # nobody writes to stdin: it closes when this process ends, and then the child ends itself
     with Popen(words, stdin=PIPE, stdout=PIPE, text=True) as child:
         assert child.stdout  # a pipe
         try:
-            for line in in_time(child.stdout, settings["timeout"] + GRACE, is_adapter):
+            for line in in_time(child.stdout, settings["timeout"] + GRACE, is_adapter(program)):
                 last = loads(line)
         except Empty:
             return last, True

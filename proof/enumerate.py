@@ -319,14 +319,19 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
         if not ended:  # else the timer rang while it was switched off, below
             raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
 
+    began = monotonic()
+    left, interval = signal.getitimer(signal.ITIMER_REAL)  # of the caller's own timer
     old_handler = signal.signal(signal.SIGALRM, stop)
-    old_timer = signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
         return run(branch)
     finally:
         ended = True
-        signal.setitimer(signal.ITIMER_REAL, *old_timer)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old_handler)
+        if left:  # it goes on, and rings now if it would have rung meanwhile
+            left = max(1e-6, left - (monotonic() - began))
+            signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
 MAIN_THREAD = threading.main_thread()

@@ -496,8 +496,12 @@ def caller(function: Callable, seed: int) -> Callable:
 
 
 def text_of(result: Any) -> Any:
-    """The text in what a loop returned: all of it, or of (text, number of passes) the first."""
-    return result[0] if is_pair(result) else result
+    """The text in what a loop returned: all of it, or of (text, number of passes) the first. Two
+    arrays of one element each are a text of two tokens.
+    """
+    shapes = {getattr(part, "shape", None) for part in result} if is_pair(result) else set()
+    is_two_tokens = shapes in ({()}, {(1,)})
+    return result[0] if shapes and not is_two_tokens else result
 
 
 def without_prompt(call: Callable, deadline: float) -> Callable:

@@ -82,6 +82,11 @@ def find(program: str) -> tuple[Callable, str]:
     return function, name
 
 
+def is_adapter(program: str) -> bool:
+    """Whether a program is an adapter, a file judge_*.py, and not a function in it."""
+    return Path(program).match("judge_*.py")
+
+
 def function_at(module: ModuleType, name: str, path: Path) -> Any:
     """What a module has under a name, "verify" or "Class.method"; None if it has nothing there. A
     method that needs an object is bound to a new one: the class is called, without arguments.
@@ -90,7 +95,8 @@ def function_at(module: ModuleType, name: str, path: Path) -> Any:
     found: Any = module
     for part in name.split("."):
         if isinstance(found, type) and is_method(found, part):
-            with errors_as_value_error(f"{path}: expected {found.__name__}() to need no argument"):
+            needed = f"{path}: expected {found.__name__}() to need no argument"
+            with errors_as_value_error(needed), followed():
                 found = found()
         found = getattr(found, part, None)
     return found

@@ -184,7 +184,11 @@ NUMPY: dict[str, Callable] = {
     "rand": lambda *size: fill(draw, size or None),
 }
 # likewise of Python's random
-PYTHON: dict[str, Callable] = {"random": draw, "choices": choices}
+PYTHON: dict[str, Callable] = {
+    "random": draw,
+    "uniform": lambda a, b: a + (b - a) * draw(),
+    "choices": choices,
+}
 
 
 def replacements() -> Iterator[tuple[Any, str, Any]]:

@@ -317,6 +317,7 @@ LOADS = {  # {kind: change}
         rows(3), settings(added_tokens_decoder={"259": {"content": "<s>", "special": True}}),
         added(user_1=260, PAD=261), write("special_tokens_map.json", {"pad_token": "[PAD]"}),
     ),
+    "a token of letters like symbols of bytes": both(rows(1), added(**{"<Käse>": 259})),
     "a name that two lists have": both(
         settings(pad_token="e", unk_token="!"),
         write("special_tokens_map.json", {"pad_token": "u", "extra_special_tokens": []}),
@@ -365,7 +366,7 @@ LOADS = {  # {kind: change}
         "generation_config.json", {"repetition_penalty": 1.2, "min_new_tokens": 5, "num_beams": 1}
     ),
     "settings of config.json that are ignored": config(
-        bad_words_ids=[[11]], guidance_scale=2, typical_p=1.0, min_length=0, suppress_tokens=[]
+        bad_words_ids=[[11]], guidance_scale=0, typical_p=1.0, min_length=0, suppress_tokens=[]
     ),
     "ends of generation_config.json": both(
         write("generation_config.json", {"eos_token_id": [*range(0, 259, 3)]}),
@@ -380,6 +381,7 @@ NOTES = {
     "a row more than the config says": "the last 1 rows",
     "a padded embedding": "the last 61 rows",
     "a whole list beside older ones": "the last 2 rows",
+    "a token of letters like symbols of bytes": "would show the token '<Käse>' otherwise",
     "a head that was rounded": "is wte.weight, but for rounding",
     "a token without a row": "no row for these tokens, left out: [PAD]",
     "tokens without rows": "no row for these tokens, left out: <259> <260>",
@@ -387,7 +389,7 @@ NOTES = {
     "lists that disagree on spaces": "these tokens are text: the",
     "PAD in settings only": "these tokens are text: [PAD]",
     "settings that are ignored": "repetition_penalty 1.2 is ignored",
-    "settings of config.json that are ignored": "guidance_scale 2 is ignored",
+    "settings of config.json that are ignored": "guidance_scale 0 is ignored",
 }
 ANOTHER_MODEL = {"gpt-2-simple", "OpenAI's, from a Mac's archive", "Cerebras", "both scalings"}
 ANOTHER_MODEL |= {"Mistral of Stanford", "the number of heads left out"}
@@ -614,6 +616,15 @@ REFUSED = {  # {kind: (change, what is said)}
     "ids that are out of order": (
         both(rows(2), tokenizer(added=[USER | {"id": 260}, {"content": "<s>", "id": 259}])),
         "tokenizer.json: its added tokens have ids other than 259, 260 and so on",
+    ),
+    "rows of no token, stored by columns": (
+        both(
+            config(vocab_size=262),
+            pytorch(lambda stored: stored | {
+                "transformer.wte.weight": np.asfortranarray(np.pad(WTE, ((0, 3), (0, 0))))
+            }),
+        ),
+        "wte.weight has 3 rows of no token, and is stored by columns; store it by rows",
     ),
     "a byte as a token": (
         settings(pad_token="é"), "the token 'é' is other text in the vocabulary"

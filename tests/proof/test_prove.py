@@ -475,6 +475,16 @@ def test_a_loop_may_return_the_prompt_too_and_its_passes():
     assert prove(wrong)["verdict"] == "wrong"
 
 
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_tuple_of_two_arrays_is_a_text_and_not_a_text_with_its_passes(shape):
+    def arrays(target, draft_model, ids, n_tokens, K, sample, accept, end):
+        text = loops.loop()(target, draft_model, ids, n_tokens, K, sample, accept, end)
+        return tuple(np.reshape(token, shape) for token in text)
+
+    case = next(case for case in LOOP_CASES if case.n_tokens == 2)
+    assert prove(arrays, [case])["verdict"] == "exact"
+
+
 def test_a_text_that_begins_like_the_prompt_is_not_taken_for_it():
     def likeliest(target, draft_model, ids, n_tokens, K):
         text = []
@@ -768,6 +778,29 @@ def test_the_time_is_that_of_an_adapter_too(mine):
         name="judge_slow.py",
     )
     assert judged(adapter, timeout=1.0)["reason"] == enumeration.NO_TIME
+
+
+def test_a_function_in_a_file_that_is_named_like_an_adapter_is_judged(mine):
+    rule = "def verify(draft, p, q, sample, accept): return 0, sample(p[0])"
+    code, out, _ = run(f"{mine(rule, name='judge_mine.py')}:verify")
+    assert code == 0 and out.startswith("verify: EXACT")
+
+
+def test_a_generator_that_an_object_of_a_class_makes_is_followed(mine):
+    file = mine(
+        "import numpy as np, random",
+        "class Sampler:",
+        "    def __init__(self):",
+        "        self.rng = np.random.default_rng()",
+        "    def verify(self, draft, p, q):",
+        "        for i, x in enumerate(draft):",
+        "            if random.uniform(0, q[i][x]) >= p[i][x]:",
+        "                rest = np.maximum(p[i] - q[i], 0)",
+        "                return i, self.rng.choice(len(rest), p=rest / rest.sum())",
+        "        return len(draft), self.rng.choice(len(p[-1]), p=p[-1])",
+    )
+    code, out, _ = run(f"{file}:Sampler.verify")
+    assert code == 0 and "EXACT" in out
 
 
 @pytest.mark.slow

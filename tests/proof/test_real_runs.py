@@ -3,6 +3,7 @@
 import os
 import random
 import secrets
+import signal
 import sys
 import time
 from functools import lru_cache
@@ -290,6 +291,39 @@ def test_a_run_that_does_not_end_is_ended(monkeypatch, rule):
     monkeypatch.setattr(enumeration, "MOST_SECONDS", 0.2)
     result = prove(rule)
     assert result["verdict"] == "undecidable" and "does not end" in result["reason"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer of Unix")
+def test_a_time_that_is_up_stays_with_its_run(monkeypatch):
+    """Also if it is so short that it is up at once, before the run begins."""
+    real = signal.setitimer
+
+    def late(which, seconds, *interval):
+        real(which, seconds, *interval)
+        if interval:  # of the run
+            time.sleep(0.01)
+
+    left, _ = signal.getitimer(signal.ITIMER_REAL)  # that of pytest, or 0
+    monkeypatch.setattr(signal, "setitimer", late)
+    with pytest.raises(enumeration.OutOfTime):
+        enumeration.in_time(str, enumeration.RealBranch(), time.monotonic() + 0.001)
+    assert signal.getitimer(signal.ITIMER_REAL) == (pytest.approx(left, abs=9), 0)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer of Unix")
+def test_a_timer_of_the_caller_goes_on_during_runs():
+    rung = []
+    before = signal.signal(signal.SIGALRM, lambda *_: rung.append(n_runs))
+    old = signal.setitimer(signal.ITIMER_REAL, 0.05)
+    try:
+        for n_runs in range(20):
+            run = lambda branch: time.sleep(0.01)
+            enumeration.in_time(run, enumeration.RealBranch(), time.monotonic() + 9)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_REAL, *old)
+    assert len(rung) == 1 and rung[0] < 10
 
 
 def test_what_was_found_before_the_time_was_up_is_said():
