@@ -4,12 +4,16 @@ before it is cut into words, as by transformers. The vocabulary may have them, t
 
 import math
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 
 from checkpoints.files import OTHER_TOKENS, errors_about, read_json, require_unset
 from checkpoints.folder import TOKEN_LISTS, read_number
 from encoder import byte_symbols
 
+# names of single tokens, of which special_tokens_map.json decides; and of lists of others
+NAMES = {f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")}
+LISTS = ("additional_special_tokens", "extra_special_tokens")
 SPACE_FLAGS = ("lstrip", "rstrip", "single_word")  # of a token that depends on its surroundings
 
 
@@ -100,16 +104,42 @@ def lists_that_count(folder: Path) -> dict[str, dict]:
     Only some count, as by transformers: an "added_tokens_decoder" in tokenizer_config.json is a
     whole list, and special_tokens_map.json and added_tokens.json are left out of the result. Else a
     "pad_token" of special_tokens_map.json replaces that of tokenizer_config.json, and so for all
-    names. Raises ValueError, which names the file, if one is damaged.
+    NAMES. Raises ValueError, which names the file, if one is damaged, or if other special tokens
+    differ (`require_same_lists`).
     """
     files = {name: read_json(folder / name, optional=True) for name in TOKEN_LISTS}
     settings = files["tokenizer_config.json"]
     if "added_tokens_decoder" in settings:
         del files["special_tokens_map.json"], files["added_tokens.json"]
-    else:
-        for name in files["special_tokens_map.json"].keys() - {"extra_special_tokens"}:
-            settings.pop(name, None)
+    older = files.get("special_tokens_map.json", {})
+    require_same_lists(folder, settings, older)
+    for name in NAMES & older.keys():
+        settings.pop(name, None)
     return files
+
+
+def require_same_lists(folder: Path, settings: dict, older: dict) -> None:
+    """Raise ValueError, which names the file, if two lists of special tokens differ of which
+    transformers takes one only: the two (LISTS) of one file, or those in `settings`, the
+    tokenizer_config.json of a folder, and in `older`, its special_tokens_map.json.
+    """
+    found = []
+    for name, values in (("tokenizer_config.json", settings), ("special_tokens_map.json", older)):
+        with errors_about(folder / name, OTHER_TOKENS):
+            one, other = (texts_named(values, {name}) for name in LISTS)
+            if one and other and one != other:
+                raise ValueError(f"its {' and '.join(LISTS)} differ")
+            found.append(texts_named(values, values.keys() - NAMES))
+    listed, of_older = found
+    has_list = any(name in settings for name in LISTS)
+    if of_older and of_older != listed and (listed or has_list):
+        with errors_about(folder / "special_tokens_map.json", OTHER_TOKENS):
+            raise ValueError("its special tokens are not those of tokenizer_config.json")
+
+
+def texts_named(values: dict, names: Iterable[str]) -> set[str]:
+    """The texts of the tokens that these names have in values, as `named_tokens` finds them."""
+    return {token["content"] for token in named_tokens({name: values.get(name) for name in names})}
 
 
 def merged(before: dict, token: dict) -> dict:

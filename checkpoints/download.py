@@ -82,7 +82,10 @@ def fetch_model(repository: str, folder: Path) -> None:
         fetch_files(f"{host.rstrip('/')}/{repository}", folder)
     except Missing as error:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
-        raise ValueError(f"{repository}: {problem}; use the name of one") from None
+        advice = "use the name of one"
+        if version_in(folder) != "main":
+            advice = f"delete {folder} for its newest version, or {advice}"
+        raise ValueError(f"{repository}: {problem}; {advice}") from None
     finally:
         with contextlib.suppress(OSError):  # another process may write there
             for path in made:  # the innermost first
@@ -96,14 +99,14 @@ def fetch_files(url: str, folder: Path) -> None:
     and the lists of tokens (OPTIONAL) that the server has; and the weights: model.safetensors, or
     else its index with the files that this names, or else pytorch_model.bin, or its index
     (WEIGHTS). url: of the model on the server, which has a version of a file at
-    url/resolve/VERSION/NAME.
+    url/resolve/VERSION/NAME. Of "main", the newest, `attempt` makes the one in commit.txt.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
     """
 
     def get(name: str) -> None:
-        fetch(f"{url}/resolve/{version_in(folder)}", folder / name)
+        fetch(f"{url}/resolve/main", folder / name)
 
     def get_if_there(name: str) -> bool:  # whether the server has it, or it was there
         try:
@@ -133,16 +136,34 @@ def version_in(folder: Path) -> str:
     return said if re.fullmatch(COMMIT_ID, said) else "main"
 
 
-def keep_commit(reply: requests.Response, folder: Path) -> None:
+def keep_commit(reply: requests.Response, folder: Path) -> bool:
     """Write the commit that a reply states, or a redirect that led to it, in the header
-    X-Repo-Commit, to commit.txt (COMMIT) in a folder, unless that is there. Does nothing if none is
-    stated, as by some mirrors.
+    X-Repo-Commit, to commit.txt (COMMIT) in a folder, unless that is there. Returns False if that
+    is there, with another commit. If none is stated, as by some mirrors, nothing is written.
     """
-    for answer in reply.history + [reply]:
-        commit = answer.headers.get("X-Repo-Commit", "")
+    stated = [answer.headers.get("X-Repo-Commit", "") for answer in reply.history + [reply]]
+    for commit in stated:
         if re.fullmatch(COMMIT_ID, commit):
-            with contextlib.suppress(FileExistsError), (folder / COMMIT).open("x") as file:
-                file.write(commit)
+            if version_in(folder) == "main":
+                write_once(folder / COMMIT, commit)
+            return version_in(folder) == commit
+    return True
+
+
+def write_once(path: Path, text: str) -> None:
+    """Write a small file whole, unless another process has written one there meanwhile."""
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        part.write_text(text, encoding="utf-8")
+        os.link(part, path)
+    except FileExistsError:
+        pass
+    except OSError:
+        if part.stat().st_size < len(text):  # the disk is full
+            raise
+        os.replace(part, path)  # a disk without links
+    finally:
+        part.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- a file
@@ -188,8 +209,9 @@ def attempt(url: str, path: Path) -> Exception | None:
     """
     if path.is_file():  # from the start, or another process has fetched it meanwhile
         return None
+    version = version_in(path.parent)  # another process may have found it meanwhile
     try:
-        fetch_rest(url, path)
+        fetch_rest(url.replace("/resolve/main/", f"/resolve/{version}/"), path)
     except FAILURES as error:
         return error
     except OSError as error:  # of the disk: if it is full, that names no file
@@ -231,7 +253,9 @@ def fetch_rest(url: str, path: Path) -> None:
     begun = find_part(path)
     with ask(url, begun) as reply:
         part = place_of(reply, path, begun)
-        keep_commit(reply, path.parent)
+        if not keep_commit(reply, path.parent):
+            part.path.unlink(missing_ok=True)
+            raise Retry("the server has another version of the model")
         require_room(part)
         is_of_weights = path.suffix in (".safetensors", ".bin")
         receive(reply, part, path.name, limit=math.inf if is_of_weights else TEXT_LIMIT)

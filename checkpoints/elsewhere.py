@@ -122,8 +122,10 @@ def no_model(name: str, models_dir: str | Path, incomplete: Path | None) -> Valu
 
 
 def names_in(models_dir: str | Path) -> str:
-    """The names of the models in a folder, such as "17M, 7M", or "none"."""
+    """The names of the models in a folder, such as "17M, owner/name", or "none"."""
+    root = Path(models_dir)
     names: set[str] = set()
     for file in CONFIGS:
-        names.update(path.parent.name for path in Path(models_dir).glob(f"*/{file}"))
+        found = [*root.glob(f"*/{file}"), *root.glob(f"*/*/{file}")]
+        names.update(path.parent.relative_to(root).as_posix() for path in found)
     return ", ".join(sorted(names)) or "none"

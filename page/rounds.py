@@ -67,7 +67,7 @@ def note_of(this_round: Round, coins: list[float], rule: str) -> dict[str, Any]:
         multiplied there by the support of the drafted token before; at the first place by 1
     coins: as given
     support: under the block rule, of each drafted token, the probability that it is accepted with
-        all before it, given the draft; under another rule None
+        all before it, on average over the drafts that begin so; under another rule None
     likely: for each of `tokens`, the likely_rows [(token, p, q)] of its place
     """
     draft = [int(token) for token in this_round.draft]
@@ -136,8 +136,9 @@ def likely_rows(p, q, tokens: set[int]) -> list[tuple]:  # [n_vocab], [n_vocab] 
 
 def block_support(p: list[float], q: list[float]) -> list[float]:
     """For each drafted token, the probability with which block verification accepts the draft at
-    least up to it, given the draft (w in sampling.verify_block): the product of the ratios p / q so
-    far, cut to 1 at each token. p, q: the probabilities of the drafted tokens.
+    least up to it, on average over the drafts that begin so (w in sampling.verify_block): the
+    product of the ratios p / q so far, cut to 1 at each token. p, q: the probabilities of the
+    drafted tokens.
     """
     support = []
     so_far = 1.0

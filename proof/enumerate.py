@@ -13,6 +13,7 @@ import threading
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
 from time import monotonic
@@ -96,7 +97,7 @@ class Branch:
     probability: float = 1.0  # of all of them together
     problem: Undecidable | None = None  # with which it was stopped first
     symbolic: bool = False  # whether there were symbolic numbers (noise.py)
-    takes_zero: bool = False  # whether one of them is 0 exactly, where that changes an answer
+    takes_zero: bool = False  # whether one of them may be 0 exactly, where that changes an answer
     meets_zero: bool = False  # whether there was such an answer
 
     def stop(self, problem: str, kind: type[Undecidable] = Undecidable) -> NoReturn:
@@ -319,8 +320,6 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
         if not ended:  # else the timer rang while it was switched off, below
             raise Undecidable(TOO_LONG) if seconds == MOST_SECONDS else OutOfTime(NO_TIME)
 
-    began = monotonic()
-    left, interval = signal.getitimer(signal.ITIMER_REAL)  # of the caller's own timer
     old_handler = signal.signal(signal.SIGALRM, stop)
     try:
         signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
@@ -329,12 +328,30 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
         ended = True
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old_handler)
-        if left:  # it goes on, and rings now if it would have rung meanwhile
-            left = max(1e-6, left - (monotonic() - began))
-            signal.setitimer(signal.ITIMER_REAL, left, interval)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Context manager, or decorator: other threads wait before they enter one, and a timer of the
+    caller (SIGALRM), as pytest-timeout sets, is set aside, as its error would look like one of the
+    sampler. At the end it goes on; if it would have rung meanwhile, it rings.
+    """
+    with LOCK:
+        if not hasattr(signal, "setitimer") or threading.current_thread() is not MAIN_THREAD:
+            yield
+            return
+        began = monotonic()
+        left, interval = signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            yield
+        finally:
+            if left:
+                left = max(1e-6, left - (monotonic() - began))
+                signal.setitimer(signal.ITIMER_REAL, left, interval)
 
 
 MAIN_THREAD = threading.main_thread()
+LOCK = threading.RLock()  # a sampler that calls `prove` does not wait for itself
 
 
 # ---------------------------------------------------------------- distributions

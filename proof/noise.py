@@ -175,7 +175,7 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
     number, or another Number. Where chance decides, the answer is a choice (`choose`), and the
     Number keeps to it from then on. For nan the answer is no. If the answer would be another where
     the random number u is 0 exactly, which has no probability, `meets_zero` of the run's Branch is
-    set; and if its `takes_zero` is set, u is 0.
+    set; and if its `takes_zero` is set, u is 0 in one of two runs, and then no other number is.
 
     is_less: whether it asks if the Number is less than t, or more
     if_equal: the answer where the two are equal
@@ -195,8 +195,11 @@ def comparison(is_less: bool, if_equal: bool) -> Callable:
             if answer_above_zero != if_equal:
                 self.atom.branch.meets_zero = True
                 if self.atom.branch.takes_zero:
-                    self.atom.become_zero()
-                    return if_equal
+                    if self.atom.branch.choose([1, 1], "zero") == 0:
+                        self.atom.branch.takes_zero = False  # one is enough
+                        self.atom.become_zero()
+                        return if_equal
+                    self.atom.zero = False
         return self.less(t) == is_less
 
     return of_one(compare)  # for a single t; NumPy calls it for each element of an array

@@ -53,7 +53,7 @@ import numpy as np
 from . import cases as known
 from . import forms
 from .cases import Case, Text, ToProbs
-from .enumerate import NO_TIME, STATE, TOO_LONG, TOO_MANY, Branch, Undecidable
+from .enumerate import NO_TIME, STATE, TOO_LONG, TOO_MANY, Branch, Undecidable, undisturbed
 from .examine import TOLERANCE, examine, walk
 from .follow import seed_generators
 from .trial import ALPHA, Trial
@@ -78,6 +78,7 @@ CASES: dict[forms.Form, list[Case]] = {
 }
 
 
+@undisturbed()
 def prove(
     function: Callable,
     cases: Sequence[Case] | None = None,
@@ -518,7 +519,7 @@ def at_zero(trials: list[Trial], deadline: float) -> Iterator[str]:
 
 def written_at_zero(trial: Trial, deadline: float) -> list[Text]:
     """The texts, cut to the length that was asked for, that a function writes but the target never
-    does, if random numbers are exactly 0 wherever another number would change a decision. The case
+    does, if one random number is exactly 0, of those where that changes a decision. The case
     of the trial is enumerated again for it, until the deadline, a time of time.monotonic, or until
     20,000 random choices were made (AFTER_FAILURE): then these are the texts found so far.
     """

@@ -152,8 +152,8 @@ def steps_of_teacher(
 def rows_of_a_step(tokens_per_step: int, n_ctx: int) -> tuple[int, int, int]:
     """How many texts of each kind steps_of_teacher reads in a step: (sampled, of books, greedy).
     The first two kinds have n_ctx tokens each and together two thirds of tokens_per_step, about;
-    3 in 10 of these texts are of books, a fifth of all tokens. The last kind has n_ctx / 2 tokens
-    each and the other third.
+    3 in 10 of these texts are of books, a fifth of all tokens or more. The last kind has n_ctx / 2
+    tokens each and the other third.
     """
     n_long = max(2, round(tokens_per_step * 2 / 3 / n_ctx))
     n_of_books = round(0.3 * n_long)

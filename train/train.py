@@ -158,8 +158,8 @@ def distil(
     seed: int = 1,
     device: Device = HERE,
 ) -> None:
-    """Let drafts learn a target's distributions, all of them in one run: on books, a fifth of the
-    tokens, and on what the target writes meanwhile, after passages of books.
+    """Let drafts learn a target's distributions, all of them in one run: on books, about a quarter
+    of the tokens, and on what the target writes meanwhile, after passages of books.
 
     CORPUS is the folder of *_train.txt and *_valid.txt; FOLDER is made, with the results, or its
     run goes on: with the same flags, except for steps and learning_rate. Printed are, for each

@@ -108,7 +108,7 @@ function rowsAt(round, i) {
 function showRule(item, rows) {
   const {id} = item, isDrawn = rows[0].q !== null && ruleOf(state.base) === "token", isGuess = item.q !== undefined;
   const {p, q} = isGuess ? item : isDrawn && rows.find(row => row.id === id) || {}; // a replacement could have been guessed, too
-  const lack = percent(sum(rows.map(({over}) => over))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
+  const lack = percent(Math.max(0, sum(rows.map(({over}) => over)))), b = (...text) => make("b", text), [of, from] = [p, q].map(x => percent(x));
   const missing = printed(p) - printed(q); // the sum adds up as it is printed
   put("odds", rows[0].q === null ? "Nothing was guessed here: a word comes up by the large model’s own odds."
     : ruleOf(state.base) === "coupled" ? "Both models choose under the same noise here: the same text, too."

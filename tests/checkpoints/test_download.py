@@ -292,6 +292,64 @@ def test_all_files_are_of_one_version(sources, run, models, n, redirects):
     assert len(got) == 7 and len({version for _, version in got}) == 1
 
 
+def versions(sources, got, newest):
+    """A behaviour of a server that has a model in the version newest(name), or one asked for."""
+
+    def behave(path, first):
+        *_, version, name = path.split("/")
+        content = sources.files.get(f"/hf/some-body/tiny.gpt2/resolve/main/{name}")
+        if content is None:
+            return {"status": 404}
+        version = newest(name) if version == "main" else version
+        got.append((name, version))
+        cut = {"cut": 50} if len(got) == 1 else {}
+        tag = f'"{version}"'
+        return {"content": content, "headers": {"X-Repo-Commit": version}, "tag": tag} | cut
+
+    return behave
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_another_attempt_at_the_first_file_gets_the_same_version(sources, run):
+    got = []
+    sources.behave = versions(sources, got, lambda name: NEW if got else OLD)
+    assert run("download", "some-body/tiny.gpt2").code == 0
+    assert got[0] == ("config.json", OLD) and {version for _, version in got} == {OLD}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_version_that_another_process_has_begun_is_gone_on_with(sources, run, models):
+    """It writes commit.txt after this process has asked for the newest version."""
+    got = []
+    commit = models / "some-body" / "tiny.gpt2" / "commit.txt"
+
+    def newest(name):
+        if not commit.exists():
+            commit.write_text(OLD)
+        return NEW
+
+    sources.behave = versions(sources, got, newest)
+    assert run("download", "some-body/tiny.gpt2").code == 0
+    assert [version for _, version in got].count(NEW) == 1 and got[0][1] == NEW
+    assert not [*models.rglob("*.part")]
+
+
+def test_a_file_that_a_version_lacks_says_how_to_get_the_newest(sources, run, models):
+    del sources.files["/hf/some-body/tiny.gpt2/resolve/main/merges.txt"]
+    sources.behave = versions(sources, [1, 1], lambda name: OLD)
+    done = run("download", "some-body/tiny.gpt2")
+    assert_refused(done, f"delete {models / 'some-body' / 'tiny.gpt2'} for its newest version")
+
+
+def test_a_commit_is_whole_or_not_there(full_disk, tmp_path):
+    with full_disk(39), pytest.raises(OSError):
+        download.write_once(tmp_path / "commit.txt", OLD)
+    assert not [*tmp_path.iterdir()]
+    for commit in (OLD, NEW):  # the first stays
+        download.write_once(tmp_path / "commit.txt", commit)
+    assert download.version_in(tmp_path) == OLD and len([*tmp_path.iterdir()]) == 1
+
+
 def test_a_shard_that_is_not_there_is_named(sources, run):
     shards = [path for path in sources.files if "some-body/shards" in path and path.endswith("rs")]
     del sources.files[shards[-1]]
@@ -383,11 +441,12 @@ def test_what_can_only_be_a_path_names_nothing_in_the_models_directory(
 @pytest.mark.parametrize("size", ["125M", "", "no/such/folder", "two\nlines", "\0"])
 def test_an_unknown_size_lists_what_is_there(tmp_path, size):
     assert "there are none)" in refusal(find_folder, size, tmp_path)
-    for folder, name in zip("abc", ["config.json", "hparams.json", "other"]):
-        (tmp_path / folder).mkdir()
+    found = zip(["a", "b", "c", "d/e"], ["config.json", "hparams.json", "other", "config.json"])
+    for folder, name in found:
+        (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / name).touch()
     message = refusal(find_folder, size, tmp_path)
-    assert repr(size) in message and f"'{tmp_path}' (there are a, b)" in message
+    assert repr(size) in message and f"'{tmp_path}' (there are a, b, d/e)" in message
 
 
 def test_an_included_model_is_found_wherever_the_models_directory_is(tmp_path, monkeypatch):

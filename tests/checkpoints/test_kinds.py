@@ -613,6 +613,17 @@ REFUSED = {  # {kind: (change, what is said)}
         both(rows(1), tokenizer(added=[USER]), settings(added_tokens_decoder={})),
         "tokenizer.json: the token '<|endoftext|>' is not in the list of tokenizer_config.json",
     ),
+    "two lists of special tokens": (
+        both(
+            settings(extra_special_tokens=["the"]),
+            write("special_tokens_map.json", {"additional_special_tokens": ["e"]}),
+        ),
+        "special_tokens_map.json: its special tokens are not those of tokenizer_config.json",
+    ),
+    "two lists of one file": (
+        settings(extra_special_tokens=["the"], additional_special_tokens=["e"]),
+        "its additional_special_tokens and extra_special_tokens differ",
+    ),
     "ids that are out of order": (
         both(rows(2), tokenizer(added=[USER | {"id": 260}, {"content": "<s>", "id": 259}])),
         "tokenizer.json: its added tokens have ids other than 259, 260 and so on",
@@ -676,6 +687,9 @@ REFUSED = {  # {kind: (change, what is said)}
     ),
     "a number as a text": (
         config(hidden_size="24"), "config.json: hidden_size is '24'; expected a whole number from 2"
+    ),
+    "a number of special tokens": (
+        settings(extra_special_tokens=5), "tokenizer_config.json: is damaged"
     ),
     "a list of added tokens": (
         settings(added_tokens_decoder=["[PAD]"]), "tokenizer_config.json: is damaged"

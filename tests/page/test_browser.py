@@ -549,6 +549,14 @@ def test_guesses_behind_the_end_of_a_text_did_not_come_after_a_rejected_one(save
     assert "dropped" not in text_of(page, ".together")
 
 
+def test_a_draft_that_is_the_target_itself_is_described(saved):
+    page = saved(draft_model_size="17M", temperature=1.0)
+    assert text_of(page, ".together .who") == "Other dice, other text, same odds."
+    for n in page.evaluate("items.map((_, n) => n)"):
+        page.evaluate(f"select(items[{n}])")
+        assert "-0" not in text_of(page, "#exact")
+
+
 def test_on_paper_is_the_end_with_its_colours_and_no_empty_page(saved):
     page = saved(MOTION | WIDE)
     wait_for(page, "race.time > 0")

@@ -413,6 +413,19 @@ def test_a_coin_of_exactly_0_that_accepts_what_p_forbids_is_named(named, accepts
     assert ("exactly 0" in " ".join(result["remarks"])) == named
 
 
+def test_that_several_numbers_are_exactly_0_at_once_is_not_told():
+    def pick(w):
+        noise = -np.log(-np.log(np.random.random(len(w))))
+        return int(np.argmax(np.log(w) + noise)) if np.count_nonzero(w) > 1 else int(np.argmax(w))
+
+    def rule(draft, p, q):
+        n = right_samplers.first_rejection(draft, p, q, lambda a, b: np.random.random() * b >= a)
+        return right_samplers.ending(draft, p, q, n, pick)
+
+    result = prove(rule)
+    assert result["verdict"] == "exact" and "exactly 0" not in " ".join(result["remarks"])
+
+
 def test_a_number_that_is_no_longer_random_equals_a_number():
     def first_of_equals(draft, p, q):
         return 0, int(np.argmax(0 * np.random.random(3)))

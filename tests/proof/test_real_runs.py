@@ -5,6 +5,7 @@ import random
 import secrets
 import signal
 import sys
+import threading
 import time
 from functools import lru_cache
 
@@ -299,31 +300,50 @@ def test_a_time_that_is_up_stays_with_its_run(monkeypatch):
     real = signal.setitimer
 
     def late(which, seconds, *interval):
-        real(which, seconds, *interval)
-        if interval:  # of the run
+        before = real(which, seconds, *interval)
+        if interval == (0.1,):  # of the run
             time.sleep(0.01)
+        return before
 
     left, _ = signal.getitimer(signal.ITIMER_REAL)  # that of pytest, or 0
     monkeypatch.setattr(signal, "setitimer", late)
-    with pytest.raises(enumeration.OutOfTime):
+    with enumeration.undisturbed(), pytest.raises(enumeration.OutOfTime):
         enumeration.in_time(str, enumeration.RealBranch(), time.monotonic() + 0.001)
     assert signal.getitimer(signal.ITIMER_REAL) == (pytest.approx(left, abs=9), 0)
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="a timer of Unix")
-def test_a_timer_of_the_caller_goes_on_during_runs():
+def test_a_timer_of_the_caller_rings_after_the_call():
+    def waiting(draft, p, q, sample, accept):
+        time.sleep(0.01)
+        return 0, sample(p[0])
+
     rung = []
     before = signal.signal(signal.SIGALRM, lambda *_: rung.append(n_runs))
     old = signal.setitimer(signal.ITIMER_REAL, 0.05)
     try:
-        for n_runs in range(20):
-            run = lambda branch: time.sleep(0.01)
-            enumeration.in_time(run, enumeration.RealBranch(), time.monotonic() + 9)
+        for n_runs in range(2):  # the first takes so long that the timer rings at its end
+            assert prove(waiting, RULE_CASES[:1])["verdict"] == "exact"
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
         signal.setitimer(signal.ITIMER_REAL, *old)
-    assert len(rung) == 1 and rung[0] < 10
+    assert rung == [0]
+
+
+def test_two_threads_may_judge_at_once():
+    wrong, results = rule(coin=lambda p, q, x: 1.0), {}
+
+    def judge(name, function):
+        results[name] = prove(function, RULE_CASES[:3])["verdict"]
+
+    functions = {"right": rule(), "wrong": wrong}
+    threads = [threading.Thread(target=judge, args=item) for item in functions.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {"right": "exact", "wrong": "wrong"}
 
 
 def test_what_was_found_before_the_time_was_up_is_said():
