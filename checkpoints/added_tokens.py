@@ -55,7 +55,7 @@ def read_added_tokens(folder: Path, vocabulary: dict[str, int]) -> dict[str, int
             is_other = not text.isascii() and all(symbol in byte_symbols() for symbol in text)
             if text in vocabulary and is_other:
                 raise ValueError(f"the token {text!r} is other text in the vocabulary")
-            if is_other:  # transformers takes them for byte symbols, which those of such files are
+            if is_other:  # transformers takes its letters for byte symbols
                 warnings.warn(f"{folder}: transformers would show the token {text!r} otherwise")
     return kept
 
@@ -70,13 +70,13 @@ def all_listed(folder: Path, vocabulary: dict[str, int]) -> dict[str, dict]:
         one in the last file that lists it with an id, or else has none
 
     Raises ValueError, which names the file, if one is damaged; for tokens of tokenizer.json that
-    such a whole list lacks, as only some programs use them, or that are out of order
-    (`require_in_order`); and for a token with an id, but outside the vocabulary, that cannot be
-    used (`require_usable`). One without an id is not checked: it is left out if its text is no str,
-    else it is in the result without an "id".
+    are not in the "added_tokens_decoder" of tokenizer_config.json, if there is one, as programs
+    differ on them, or that are out of order (`require_in_order`); and for a token with an id, but
+    outside the vocabulary, that cannot be used (`require_usable`). One without an id is not
+    checked: it is left out if its text is no str, else it is in the result without an "id".
     """
     files = lists_that_count(folder)
-    has_whole_list = "added_tokens.json" not in files
+    has_whole_list = "added_tokens_decoder" in files["tokenizer_config.json"]
     tokens: dict[str, dict] = {}
     for name, values in files.items():
         with errors_about(folder / name, OTHER_TOKENS):
