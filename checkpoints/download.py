@@ -79,7 +79,7 @@ def fetch_model(repository: str, folder: Path) -> None:
     made = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        fetch_files(f"{host.rstrip('/')}/{repository}", folder)
+        fetch_files(f"{host.rstrip('/')}/{repository}/resolve/main", folder)
     except Missing as error:
         problem = f"Hugging Face has no such public model, or not all its files ({error})"
         advice = "use the name of one"
@@ -98,33 +98,22 @@ def fetch_files(url: str, folder: Path) -> None:
     config.json; tokenizer.json or else vocab.json and merges.txt; those of generation_config.json
     and the lists of tokens (OPTIONAL) that the server has; and the weights: model.safetensors, or
     else its index with the files that this names, or else pytorch_model.bin, or its index
-    (WEIGHTS). url: of the model on the server, which has a version of a file at
-    url/resolve/VERSION/NAME. Of "main", the newest, `attempt` makes the one in commit.txt.
+    (WEIGHTS). url: of the folder on the server, so that url/NAME is a file.
 
     Raises Missing, which names a file that the server lacks; ValueError for a damaged index, and if
     a download fails; OSError of the disk.
     """
-
-    def get(name: str) -> None:
-        fetch(f"{url}/resolve/main", folder / name)
-
-    def get_if_there(name: str) -> bool:  # whether the server has it, or it was there
-        try:
-            get(name)
-        except Missing:
-            return False
-        return True
-
-    get("config.json")
+    fetch(url, folder / "config.json")
     for name in OPTIONAL:
-        get_if_there(name)
+        fetch_if_there(url, folder / name)
     if not (folder / "tokenizer.json").is_file():  # one of OPTIONAL
-        get("vocab.json")
-        get("merges.txt")
-    if not any(map(get_if_there, WEIGHTS)):  # any() stops at the first that the server has
+        fetch(url, folder / "vocab.json")
+        fetch(url, folder / "merges.txt")
+    # any() stops at the first that the server has
+    if not any(fetch_if_there(url, folder / name) for name in WEIGHTS):
         raise Missing(f"none of {', '.join(WEIGHTS)}")
     for path in weights_files(folder):  # the shards, if that was an index
-        get(path.name)
+        fetch(url, path)
 
 
 def version_in(folder: Path) -> str:
@@ -151,22 +140,35 @@ def keep_commit(reply: requests.Response, folder: Path) -> bool:
 
 
 def write_once(path: Path, text: str) -> None:
-    """Write a small file whole, unless another process has written one there meanwhile."""
+    """Write a small file whole, unless another process has written one there meanwhile. Raises
+    OSError of the disk; then nothing is left.
+    """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         part.write_text(text, encoding="utf-8")
-        os.link(part, path)
-    except FileExistsError:
-        pass
-    except OSError:
-        if part.stat().st_size < len(text):  # the disk is full
-            raise
-        os.replace(part, path)  # a disk without links
+        try:
+            os.link(part, path)  # which never overwrites
+        except FileExistsError:
+            pass
+        except OSError:  # a disk without links
+            os.replace(part, path)
     finally:
         part.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------- a file
+
+
+def fetch_if_there(folder_url: str, path: Path) -> bool:
+    """Download folder_url/NAME to `path`, whose name is NAME, unless it is there. Returns whether
+    it is there now: False if the server does not have the file. Raises ValueError if the download
+    fails otherwise, and OSError of the disk, as `fetch` does.
+    """
+    try:
+        fetch(folder_url, path)
+    except Missing:
+        return False
+    return True
 
 
 def fetch(folder_url: str, path: Path) -> None:
@@ -202,8 +204,9 @@ def reason_of(error: Exception) -> str:
 
 
 def attempt(url: str, path: Path) -> Exception | None:
-    """Make one attempt to fetch the file at a URL to `path`, unless it is there. Returns None if it
-    is there then, else the error of the connection or the server (FAILURES), after which another
+    """Make one attempt to fetch the file at a URL to `path`, unless it is there; of "main" in the
+    URL, the newest version, `version_in` the folder takes the place. Returns None if it is there
+    then, else the error of the connection or the server (FAILURES), after which another
     attempt may succeed. Raises other errors, as fetch_rest does; an OSError of the disk then names
     the file.
     """

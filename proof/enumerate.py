@@ -306,7 +306,8 @@ def in_time(run: Callable[[Branch], Any], branch: Branch, deadline: float) -> An
     or OutOfTime at the deadline, a time of time.monotonic, and again each tenth of a second until
     it ends; if the deadline has passed, OutOfTime is raised at once. Errors of the run pass. The
     timer reaches a loop in any file, and a sleep; not code in C that does not return. In another
-    thread than the first, and on Windows, there is none.
+    thread than the first, and on Windows, there is none. It takes the place of any timer that was
+    set: see `undisturbed`.
     """
     seconds = min(MOST_SECONDS, deadline - monotonic())
     if seconds <= 0:

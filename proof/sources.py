@@ -85,7 +85,8 @@ class Source:
 
 class FollowedGenerator(Source, np.random.Generator):
     """A Source that is a numpy.random.Generator, for who asks for one: isinstance says so, and
-    default_rng returns it as it is. What compiled code draws from it comes from UNUSED.
+    default_rng returns it as it is. Compiled code, which does not ask for its methods, would draw
+    from UNUSED.
     """
 
     def __init__(self, real: np.random.Generator, followed: dict[str, Callable]):
@@ -103,7 +104,8 @@ class FollowedGenerator(Source, np.random.Generator):
         return type(self), (self._real, self._followed)
 
 
-UNUSED = np.random.PCG64(0)  # in a run that is enumerated; `untouched` of follow.py checks it
+# what each FollowedGenerator is made of; follow.untouched raises Undecidable if it was drawn from
+UNUSED = np.random.PCG64(0)
 
 
 def draw(zero: bool = True) -> Number:

@@ -112,7 +112,7 @@ function whoIn({kind, isLookUp}, run) {
   if (kind === "alone") return ["predicts the next word. Its ", make("b", "weights"), `, ${bytesIn(run) > 4e7 ? "" : millions(large) + " "}learned numbers`,
     bytesIn(run) > 4e7 && ", are too many for a core’s fast memory", "."];
   const isOther = isOtherText(run) && !isSameText(run), guesses = `guesses ${isMost ? "" : "up to "}${plural(most, "word")}`;
-  return [isLookUp ? "looks up what came before" : small < large && smaller, isOther ? (isLookUp || small < large) && ". " : (isLookUp || small < large) && ", ", isOurs(run) && !isOther && "trained to imitate the large one: ",
+  return [isLookUp ? "looks up what came before" : small < large && smaller, (isLookUp || small < large) && (isOther ? ". " : ", "), isOurs(run) && !isOther && "trained to imitate the large one: ",
     isOther ? "Other dice, other text, same odds." : guesses];
 }
 
